@@ -566,10 +566,10 @@ class CandidateSearch:
             assert self.texts is not None
             ngrams, other = Ngrams().fit(self.texts[train]), self.other_view(train)
             n_other = self.task.n_other
-            seen, unseen = (
+            found: list[Any] = [
                 beside(ngrams.transform(self.texts[rows]), other, self.codes[rows, :n_other]) for rows in (train, test)
-            )
-            return seen, unseen
+            ]
+            return found[0], found[1]
         if candidate.view == "codes":
             return self.codes[train], self.codes[test]
         if fold not in self._dense_of_fold:
@@ -577,8 +577,8 @@ class CandidateSearch:
                 self.codes[self.folds[fold][0]]
             )
         dense = self._dense_of_fold[fold]
-        seen, unseen = (np.asarray(dense.transform(self.codes[rows]), dtype=np.float64) for rows in (train, test))
-        return seen, unseen
+        found = [np.asarray(dense.transform(self.codes[rows]), dtype=np.float64) for rows in (train, test)]
+        return found[0], found[1]
 
     def _sample(self, rows: NDArray[np.int64], share: float) -> NDArray[np.int64]:
         """Return a share of the rows at random, with at least one of every class."""
