@@ -179,7 +179,7 @@ def test_candidates_are_shortened_to_fit_in(slow, clock, noisy, budget):
 def test_without_a_budget_nothing_is_shortened(slow, noisy):
     model = AutoClassifier(time_budget=None, random_state=0).fit(*noisy)
     assert {n_trees for _, n_trees in slow} == {100}
-    assert not any("shortened" in one.outcome for one in model.tried_)
+    assert not any("cut short" in one.outcome for one in model.tried_)
 
 
 def test_where_no_time_is_left_a_candidate_is_left_out(slow, noisy):
@@ -239,7 +239,7 @@ def test_the_last_fit_is_no_surer_than_those_that_it_is_calibrated_by(estimator,
 def test_networks_keep_to_the_time_that_is_left(noisy):
     """Next to none: they stop after a step, and the blend still works."""
     model = AutoClassifier(("nn",), time_budget=1e-3, random_state=0).fit(*noisy)
-    assert "shortened" in model.tried_[0].outcome
+    assert "cut short" in model.tried_[0].outcome
     assert np.isfinite(model.predict_proba(noisy[0])).all()
 
 
