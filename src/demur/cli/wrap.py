@@ -44,7 +44,7 @@ def wrap(
     cost: Cost = None,
     coverage: Coverage = None,
     max_risk: MaxRisk = None,
-    delta: Delta = 0.05,
+    delta: Delta = None,
     force: Force = False,
 ) -> None:
     """Make a model folder for predict, evaluate and serve from your own fitted classifier.

@@ -197,7 +197,7 @@ def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
 
 
 def _at(scaling: TemperatureScaling) -> Callable[[Any], Any]:
-    return lambda p: at_temperature(p, scaling.temperature_)
+    return lambda p: at_temperature(p, scaling.temperature_, scaling.biases_)
 
 
 def _networks(graph: Graph, X: str, model: RejectClassifier) -> str:
