@@ -1,9 +1,9 @@
 """Guarantees of a risk head to head: demur, SGR (Geifman and El-Yaniv 2017), MAPIE, and what could be known at best.
 
 24 settings, each fitted many times: 19 with normal classes of several numbers and distances, and, with a folder of
-tables, five with real rows. n rows are given; a fifth of them is the calibration sample of every method, the others train
-the model, whose temperature is chosen out of fold. New rows measure how many are answered, and whether the risk is above
-its target. MAPIE is optional.
+tables, five with real rows. n rows are given; a fifth of them is the calibration sample of every method, and the others
+train the model, whose temperature is chosen out of fold. New rows measure how many are answered, and whether the risk
+is above its target. MAPIE is optional.
 """
 
 import argparse
@@ -158,12 +158,15 @@ def _of_control(control: Callable) -> Method:
     def threshold(rows: Rows, target: float) -> float:
         confidence, wrong = rows.calibration
         grid = np.unique(rows.new[0])
-        accept = control(
-            np.column_stack([confidence, 1 - confidence]), wrong.astype(int), np.column_stack([grid, 1 - grid]), target
-        )
+        accept = control(_columns(confidence), wrong.astype(int), _columns(grid), target)
         return 2.0 if accept is None or not accept.any() else float(np.nextafter(grid[accept.argmax()], 0))
 
     return threshold
+
+
+def _columns(confidence: np.ndarray) -> np.ndarray:
+    """Return probabilities of many classes of which the first is the likeliest, with this confidence."""
+    return np.column_stack([confidence, np.tile((1 - confidence[:, None]) / 39, 39)])
 
 
 def _measure(setting: Setting, methods: dict[str, Method], options: argparse.Namespace) -> list[tuple[float, float]]:

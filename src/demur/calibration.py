@@ -304,7 +304,7 @@ def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | 
                 calibrated = clone(candidate).fit(values[train], labels[train], weight[train]).transform(values[test])
             right = np.clip(calibrated[np.arange(len(test)), labels[test]], SMALLEST, None)
             total -= float(weight[test] @ np.log(right))
-        losses.append(total / float(weight[rows].sum()) + n_parameters / 2 / len(rows))
+        losses.append(total / float(weight[rows].sum()) + n_parameters / 2 / max(float(weight[rows].sum()), len(rows)))
     return candidates[int(np.argmin(losses))][0].fit(values, labels, weight)
 
 

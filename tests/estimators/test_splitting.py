@@ -217,8 +217,8 @@ def test_weights_count_relative_to_each_other():
 
 def test_a_weight_of_4_calibrates_as_the_row_four_times():
     X, y = make_classification(90, n_classes=3, n_informative=4, flip_y=0.3, random_state=0)
-    weighted = RejectOption(GaussianNB()).fit(X, y, sample_weight=np.full(90, 4.0))
-    repeated = RejectOption(GaussianNB()).fit(np.repeat(X, 4, axis=0), np.repeat(y, 4))
+    weighted = RejectOption(GaussianNB(), calibration="temperature").fit(X, y, sample_weight=np.full(90, 4.0))
+    repeated = RejectOption(GaussianNB(), calibration="temperature").fit(np.repeat(X, 4, axis=0), np.repeat(y, 4))
     assert weighted.calibrator_.temperature_ == pytest.approx(repeated.calibrator_.temperature_, rel=1e-6)
 
 

@@ -294,8 +294,8 @@ def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
 def share_for_rule(rule: Any, n_rows: int, *, frozen: bool = False) -> float:
     """Return the share of the rows that a rule is fitted on.
 
-    It is a fifth. A guarantee gains by more where rows are few: it gets 750 rows, and at most half of them; or four
-    fifths where the classifier is fitted already, since a temperature needs few rows.
+    It is a fifth, or four fifths where the classifier is fitted already, since calibration needs few rows. A guarantee
+    gains by more where rows are few: it gets 750 rows, and at most half of all.
 
     Examples
     --------
@@ -303,9 +303,9 @@ def share_for_rule(rule: Any, n_rows: int, *, frozen: bool = False) -> float:
     >>> [share_for_rule(RiskControl(0.1), n) for n in (600, 3000, 10_000)]
     [0.5, 0.25, 0.2]
     """
-    if getattr(rule, "delta", None) is None:
-        return 0.2
-    return 0.8 if frozen else min(0.5, max(0.2, 750 / max(n_rows, 1)))
+    if frozen:
+        return 0.8
+    return 0.2 if getattr(rule, "delta", None) is None else min(0.5, max(0.2, 750 / max(n_rows, 1)))
 
 
 def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:
