@@ -227,7 +227,7 @@ def _table(name: str, folder: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _print_shares(n_fits: int) -> None:
     """Print what a larger calibration sample brings where rows are few."""
-    setting = Setting(3, 0.9, 600, 0.1, "linear")
+    setting = Setting(3, 0.55, 600, 0.1, "bayes")
     print(f"\nn = {setting.n_rows}, target {setting.target:.0%}: rows answered by the share that is set aside")
     for share in (0.2, 0.35, 0.5, 0.65):
         found = [(rows.new[0] > guided(rows, setting.target)).mean() for rows in fits(setting, n_fits, None, share)]

@@ -186,12 +186,11 @@ def fit(
         _fit_calls(calls, given)
         return
     source, target = answers or proba or data or "", target or "label"
-    options = _options(given)
     check_new_model(out, force)
     from demur.tabular import fit_answers, fit_file, fit_proba
 
     fitting = fit_answers if answers else fit_proba if proba else fit_file
-    fitted = fitting(source, target, **options)
+    fitted = fitting(source, target, **_options(given))
     judged = _save(fitted, out, report, title=f"{target} from {source}", data=source, force=force)
     _print_fitted(fitted, judged, source, given)
 

@@ -324,14 +324,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)  # once: cv may be a generator
         train, copies = np.arange(len(labels)), None
         if _needs_fit(self.rule):
-            if weight is not None:
-                raise InputError(
-                    f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a "
-                    "cost."
-                )
-            train, aside, _, copies = set_aside(
-                self._share_for_rule(base, folds, len(labels) // blocks.times), labels, blocks
-            )
+            share = self._share_for_rule(base, folds, len(labels) // blocks.times, weight)
+            train, aside, _, copies = set_aside(share, labels, blocks)
         seen = _safe_indexing(X, train)
         own = _check_method_params(X, self._routed(base, groups, fit_params), indices=train)
         scoped = self.out_of_scope is not None or bool(self.out_of_scope_share)
@@ -350,11 +344,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if self.calibrator_ is not None:
             proba = np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
         self.scope_ = self._learn_scope(seen, codes[train], held_out, proba, outside)
-        self.out_of_fold_ = None
-        if len(held_out) and self.scope_ is None:
-            some = np.random.RandomState(0).permutation(len(held_out))[:_MOST_OUT_OF_FOLD]
-            wrong = proba[some].argmax(axis=1) != codes[train[held_out[some]]]
-            self.out_of_fold_ = proba[some].max(axis=1), wrong
+        some = np.random.RandomState(0).permutation(len(held_out))[:_MOST_OUT_OF_FOLD]
+        wrong = proba[some].argmax(axis=1) != codes[train[held_out[some]]]
+        self.out_of_fold_ = (proba[some].max(axis=1), wrong) if len(some) and self.scope_ is None else None
         if _needs_fit(self.rule):
             self._warn_of_copies(blocks)
             novel = self._novel(_safe_indexing(X, aside))
@@ -661,7 +653,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
                 )
             self.fitted_rule_.groups = by_group
 
-    def _share_for_rule(self, base: Any, folds: Sequence[Fold], n_rows: int) -> float | Fold:
+    def _share_for_rule(
+        self, base: Any, folds: Sequence[Fold], n_rows: int, weight: NDArray[np.float64] | None
+    ) -> float | Fold:
+        if weight is not None:
+            raise InputError(
+                f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a cost."
+            )
         if self.guarantee_share != "auto":
             return float(self.guarantee_share)
         if not isinstance(self.cv, Integral | None):

@@ -157,9 +157,10 @@ FIGURES = {
     "coverage": Figure("Coverage", "rows answered", percent),
     "accepted_accuracy": Figure("Accepted accuracy", "correct among the answers", percent),
     "risk_if_all_answered": Figure("Error rate", "wrong if all were answered"),
+    "augrc": Figure("AUGRC", "mean error rate x coverage"),
     "aurc": Figure("AURC", "area under risk-coverage"),
+    "aurc_ranked": Figure("AURC, ranked errors", "valid if the risk does not fall with coverage"),
     "eaurc": Figure("Excess AURC", "above the AURC of the best order; 0 is perfect"),
-    "augrc": Figure("AUGRC", "area under the generalized risk-coverage curve"),
 }
 """All figures that an evaluation can have."""
 

@@ -459,8 +459,6 @@ def _fit_rows(
     """
     from sklearn.exceptions import ConvergenceWarning
 
-    from demur.estimators.splitting import share_for_rule
-
     if numbers is None:
         check_classes(spec.in_scope(data.labels), data.target)
     words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
@@ -474,11 +472,8 @@ def _fit_rows(
     # Equal probabilities, votes above all, do not make one row a copy of another.
     order = np.arange(len(data.labels)) if numbers is None else numbers
     compared = data.rows.select(learned(data.rows).names) if given is None else order.reshape(-1, 1)
-    share: float | str = spec.guarantee_share
-    if isinstance(share, str):
-        frozen = numbers is not None and spec.calibration not in ("isotonic", "sigmoid")
-        share = share_for_rule(rule, len(data.labels), frozen=frozen)
-    parts = _rows_for_rule(rule, share, compared, data.labels, groups)
+    curves = numbers is None or spec.calibration in ("isotonic", "sigmoid")
+    parts = _rows_for_rule(rule, compared, data.labels, groups, spec.guarantee_share, frozen=not curves)
     own = learned(data.take(parts.train).rows)
     if numbers is not None:
         codes = order.reshape(-1, 1).astype(np.float64)
@@ -513,14 +508,22 @@ def _fit_rows(
 
 
 def _rows_for_rule(
-    rule: Rule | None, share: float, compared: Features, labels: NDArray[np.str_], groups: AnyArray | None
+    rule: Rule | None,
+    compared: Features,
+    labels: NDArray[np.str_],
+    groups: AnyArray | None,
+    share: float | str,
+    *,
+    frozen: bool,
 ) -> "Partition":
     """Set rows aside for a rule that is fitted; no class is left to the rule alone."""
-    from demur.estimators.splitting import Partition, blocks_of, set_aside
+    from demur.estimators.splitting import Partition, blocks_of, set_aside, share_for_rule
 
     if rule is None or not rule.needs_fit:
         return Partition(np.arange(len(labels)), np.array([], dtype=np.int64), 0)
     blocks = blocks_of(compared, labels, groups)
+    if isinstance(share, str):
+        share = share_for_rule(rule, len(labels) // blocks.times, frozen=frozen)
     parts = set_aside(share, labels, blocks)
     lonely = parts.aside[~np.isin(labels[parts.aside], labels[parts.train])]
     if not len(lonely):
