@@ -102,8 +102,16 @@ def test_a_model_without_a_price_refuses_one(fit, demur, tmp_path):
 # Labels that are copied
 
 
-@pytest.mark.parametrize("piped", [False, True])
-@pytest.mark.parametrize("labels", [[3, 5], [0.5, 1.5], ["true", "false"], ["01", "A3"], ["large", "small"]])
+@pytest.mark.parametrize(
+    ("labels", "piped"),
+    [
+        ([3, 5], False),
+        ([0.5, 1.5], False),
+        (["true", "false"], False),
+        (["01", "A3"], True),
+        (["large", "small"], True),
+    ],
+)
 def test_copied_labels_compare_with_predictions(fit, demur, labels, piped, tmp_path):
     table = rows_of()
     names = [labels[label == "large"] for label in table["y"].to_pylist()]

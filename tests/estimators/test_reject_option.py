@@ -28,7 +28,7 @@ REASON = "demands argmax(predict_proba) == predict, which cannot hold where a cl
 
 
 @parametrize_with_checks(
-    [RejectOption(LogisticRegression(), cv=2), RejectOption(LogisticRegression(), calibration=None)],
+    [RejectOption(LogisticRegression(), cv=2)],
     expected_failed_checks=lambda estimator: {"check_classifiers_train": REASON},
 )
 def test_scikit_learn_check(estimator, check):
