@@ -384,7 +384,7 @@ def _with_biases(
         slopes[rows, columns] -= 1
         slopes *= share[:, None]
         length = float(np.hypot(1.0, log_temperature))
-        value = float(share @ (whole - scores[rows, columns])) + (length - 1 + biases @ biases / 2) / total
+        value = float(share @ (whole - scores[rows, columns])) + (length - 1 + float(biases @ biases) / 2) / total
         by_temperature = 0.0 if fixed else -float((slopes * scaled).sum()) + log_temperature / length / total
         return value, np.append(by_temperature, slopes.sum(axis=0) + biases / total)
 

@@ -148,8 +148,8 @@ def compare(
     ]
     say(f"{found[0].n_rows:,} rows of {data}; declining costs {found[0].cost:g}, a mistake 1.")
     print_table("", ("model", "cost per row", "answered", "right answers"), rows)
-    ends = f"{difference.low:+.4f} to {difference.high:+.4f}"
-    say(f"Difference: {difference.estimate:+.4f} per row (95 % interval {ends}).")
+    interval = f"{difference.low:+.4f} to {difference.high:+.4f}"
+    say(f"Difference: {difference.estimate:+.4f} per row (95 % interval {interval}).")
     if real:
         say(f"The difference is real: {second if difference.estimate > 0 else first} costs less.")
         return

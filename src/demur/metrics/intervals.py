@@ -204,7 +204,7 @@ def area_intervals(confidence: ArrayLike, wrong: ArrayLike, confidence_level: fl
     >>> print(area_intervals(confidence, wrong)["aurc"])
     0.08633 [0.0646, 0.133]
     >>> print(area_intervals(confidence, wrong)["aurc_ranked"])
-    0.08633 [0.0646, 0.1218]
+    0.08633 [0.0646, 0.1235]
     >>> print(area_intervals(confidence[:20], np.zeros(20, dtype=bool))["aurc"])
     0 [0, 0.485]
     """
