@@ -73,7 +73,12 @@ def main(arguments: list[str] | None = None) -> None:
             own = RejectOption(model, cost=0.05, novelty=None).fit(X, y)
             losses = [log_loss(y_test, own.predict_proba(X_test), labels=own.classes_)]
             for method in ("temperature", "sigmoid"):
-                other = CalibratedClassifierCV(model, method=method, cv=5, ensemble=False).fit(X, y)
+                other = CalibratedClassifierCV(
+                    model,
+                    method=method,
+                    cv=min(5, int(np.bincount(np.unique(y, return_inverse=True)[1]).min())),
+                    ensemble=False,
+                ).fit(X, y)
                 losses.append(log_loss(y_test, other.predict_proba(X_test), labels=other.classes_))
         ratios.append(losses[0] / min(losses[1:]))
         cost = zero_one_c_risk(y_test, own.predict(X_test), cost=0.05)

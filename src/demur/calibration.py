@@ -39,6 +39,11 @@ SMALLEST = 1e-12
 """Probabilities are kept this far from zero: forests give exact zeros, whose logarithm is infinite."""
 
 
+CURVE_END = 1e-4
+"""Sigmoids take probabilities for at least this far from 0 and 1: the log odds of the exact zeros of neighbours and
+forests would outweigh all other rows."""
+
+
 class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     r"""Sharpen or soften probabilities by one number: p_y^(1/T), normalised (Guo et al. 2017).
 
@@ -253,7 +258,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
 def _input(model: Estimator, column: Floats) -> Floats:
     if not hasattr(model, "predict_proba"):
         return column.reshape(-1, 1)
-    clipped = np.clip(column, SMALLEST, 1 - SMALLEST)
+    clipped = np.clip(column, CURVE_END, 1 - CURVE_END)
     return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1))
 
 

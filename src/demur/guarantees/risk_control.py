@@ -444,6 +444,7 @@ class Sample:
     largest_cluster: int = 1
 
     def take(self, rows: NDArray[np.bool_]) -> "Sample":
+        """Return some of the rows."""
         cluster = None if self.cluster is None else self.cluster[rows]
         return Sample(self.confidence[rows], self.wrong[rows], cluster, self.largest_cluster)
 
