@@ -87,7 +87,7 @@ class Decision(Generic[Array]):
 
     @property
     def reason(self) -> NDArray[np.str_]:
-        """Why each example is declined: "novel" (unlike those of training), "out of scope", "ambiguous", or "".
+        """Why each example is declined: "novel" (unlike the training rows), "out of scope", "ambiguous", or "".
 
         It is out of scope where that is likelier than not, or where it would be answered if it were known to be in
         scope; else it is ambiguous, between classes.

@@ -279,7 +279,7 @@ def posts(served, *contents):
     return asyncio.run(all_at_once())
 
 
-def test_bodies_that_do_not_arrive_are_given_up_and_keep_nobody_waiting():
+def test_bodies_that_do_not_arrive_time_out_and_do_not_block_others():
     served = create_app(model(), max_seconds=0.05)
     *slow, answered = posts(served, *(never_ends() for _ in range(200)), json.dumps(good()))
     assert answered.status_code == 200
@@ -383,7 +383,7 @@ def test_without_a_key_nothing_is_told_of_the_model(guarded):
         assert Client(guarded).get(path).json() == {"error": "Not Found."}
 
 
-def test_the_document_tells_how_a_key_is_given(guarded):
+def test_the_openapi_document_describes_the_keys(guarded):
     document = guarded.openapi()
     schemes = document["components"]["securitySchemes"]
     assert {one["type"] + one.get("scheme", "") for one in schemes.values()} == {"httpbearer", "httpbasic", "apiKey"}

@@ -132,7 +132,7 @@ def test_cost_changes_without_refit():
 def test_rules_without_fit(rule):
     model = RejectOption(GaussianNB(), rule=rule).fit(X, Y)
     assert (model.decide(X).reject == rule.decide(model.predict_proba(X)).reject).all()
-    with pytest.raises(ValueError, match=r"drop cost=0\.1, or leave out the rule"):
+    with pytest.raises(ValueError, match=r"leave out cost=0\.1, or the rule"):
         model.decide(X, cost=0.1)
 
 

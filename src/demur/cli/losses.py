@@ -88,7 +88,7 @@ def check(
             for row in zip(*bounds.values(), strict=True):
                 say("    {:<6g} {:>10.4g} {:>10.4g}".format(*row))
     if rule is None and outputs == classes + 1:
-        note(f"no --rule was given; score {outputs} was taken for that of declining (reject-score).")
+        note(f"no --rule was given; score {outputs} was used as the score of declining (reject-score).")
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 

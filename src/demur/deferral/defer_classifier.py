@@ -62,7 +62,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
     The sibling of :class:`~demur.DeferOption` for those who want one of the published surrogates. Networks with K + J
     scores are trained on classes and on which experts were right; the losses' estimates, averaged over the networks,
     give the expected cost of every action, :math:`1 - \eta_k(x)` or :math:`c_e + P(M_e \ne Y \mid x)`, and the cheapest
-    is taken; ties ask.
+    is taken; in a tie an expert is asked.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         answers : as in :meth:`DeferOption.fit <demur.DeferOption.fit>`
             Not needed where every expert has a known accuracy.
         sample_weight : array-like of shape (n_rows,), optional
-            Multiplies the loss of each row; a weight of 0 is no row.
+            Multiplies the loss of each row; rows of weight 0 are ignored.
         groups : array-like of shape (n_rows,), optional
             Rows of one group are either all trained on or all held out.
         """

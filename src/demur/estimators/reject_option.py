@@ -41,7 +41,7 @@ from demur.estimators.base import (
     row_weights,
 )
 from demur.estimators.candidates import dense_view
-from demur.estimators.scope import DEFAULT_SHARE, FEWEST_OUTSIDE, Placed, Scope
+from demur.estimators.scope import DEFAULT_SHARE, FEWEST_OUTSIDE, Scope, ScopeInput
 from demur.estimators.splitting import (
     Blocks,
     EqualRowsWarning,
@@ -138,7 +138,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Fit the estimator; return rows, and their probabilities from models that have not seen them.
 
-        There may be no such rows where nobody needs them (``held_out`` false).
+        There may be no such rows if they are not needed (``held_out`` false).
         """
         rows, proba = np.empty(0, dtype=np.int64), np.empty((0, len(self.classes_)))
         if isinstance(base, FrozenEstimator):
@@ -405,11 +405,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         return self
 
     def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
-        placed = self._placed(X)
-        proba = placed.proba if self.label_shift_ is None else self.label_shift_.transform(placed.proba)
+        inputs = self._scope_input(X)
+        proba = inputs.proba if self.label_shift_ is None else self.label_shift_.transform(inputs.proba)
         decision, novel = self.decide_proba(proba, cost), self._novel(X)
         if self.scope_ is not None:
-            decision = self._within(decision, proba, self.scope_.probability(placed))
+            decision = self._within(decision, proba, self.scope_.probability(inputs))
         return (decision if novel is None else decision.declining(novel)), proba
 
     def decide_proba(self, proba: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
@@ -425,7 +425,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         rule = self.rule_
         if cost is not None:
             if not self.cost_adjustable:
-                raise InputError(f"{_name(rule)} decides without this cost; drop cost={cost!r}, or leave out the rule.")
+                raise InputError(f"{_name(rule)} does not use a cost; leave out cost={cost!r}, or the rule.")
             rule = Chow(cost)
         return (Chow(self.cost) if rule is None else rule).decide(proba)
 
@@ -443,20 +443,22 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         hopeless = in_scope * proba.max(axis=1) <= 1 - in_scope  # which the rule was fitted without
         return replace(found, reject=found.reject | hopeless, acceptance=np.where(hopeless, 0.0, found.acceptance))
 
-    def _placed(self, X: Features) -> Placed:
-        """Return the calibrated probabilities of rows, and where there is a scope what it compares them by."""
+    def _scope_input(self, X: Features) -> ScopeInput:
+        """Return the calibrated probabilities of rows and, if there is a scope, the inputs of its estimate."""
         check_is_fitted(self)
         if self.scope_ is None:
-            return Placed(self._calibrated_proba(X))
-        return self._place(X, self.points_)
+            return ScopeInput(self._calibrated_proba(X))
+        return self._full_scope_input(X)
 
-    def _place(self, X: Features, points: Any) -> Placed:
+    def _full_scope_input(self, X: Features) -> ScopeInput:
         if isinstance(self.estimator_, AutoClassifier):
-            placed = Placed(*self.estimator_.predict_and_place(X))
+            inputs = ScopeInput(*self.estimator_.predict_with_points(X))
             if self.calibrator_ is None:
-                return placed
-            return placed._replace(proba=np.asarray(self.calibrator_.transform(placed.proba), dtype=np.float64))
-        return Placed(self._calibrated_proba(X), None if points is None else points.transform(filled_up(X)))
+                return inputs
+            return inputs._replace(proba=np.asarray(self.calibrator_.transform(inputs.proba), dtype=np.float64))
+        return ScopeInput(
+            self._calibrated_proba(X), None if self.points_ is None else self.points_.transform(filled_up(X))
+        )
 
     def _without_outside(self, X: Features, labels: AnyArray) -> tuple[Features, Features | None, NDArray[np.int64]]:
         """Return the rows in scope, those out of scope if there are any, and which rows the first are."""
@@ -486,11 +488,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             return None
         if not isinstance(model, AutoClassifier) and is_numeric(X):
             self.points_ = dense_view(np.zeros(np.shape(X)[1], dtype=bool)).fit(filled_up(X))
-        place = self._place(_safe_indexing(X, held_out), self.points_)
+        held = self._full_scope_input(_safe_indexing(X, held_out))
         top = model.held_out_top_ if reads_text else None
-        inside = Placed(proba, place.points, top)
+        inside = ScopeInput(proba, held.points, top)
         enough = outside is not None and _num_samples(outside) >= FEWEST_OUTSIDE
-        return Scope.learn(inside, y[held_out], self._place(outside, self.points_) if enough else None, share)
+        return Scope.learn(inside, y[held_out], self._full_scope_input(outside) if enough else None, share)
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the calibrated class probabilities."""
@@ -506,7 +508,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             return self.rule
         if not _is_fit_of(self.fitted_rule_, self.rule):
             raise InputError(
-                f"the rule was changed to {self.rule!r} after fit, and it has to be fitted on rows: fit again, or call "
+                f"the rule was changed to {self.rule!r} after fit, and it must be fitted on rows: fit again, or call "
                 "fit_rule with labelled rows that the model has not seen."
             )
         fitted: Rule = self.fitted_rule_
@@ -526,7 +528,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if self.rule is None or isinstance(self.rule, Chow):
             return None
         name = _name(self.rule)
-        return f"it decides by {name}, which does not look at a cost; fit again with a cost and without {name}"
+        return f"it decides by {name}, which does not use a cost; fit again with a cost and without {name}"
 
     def explain(self) -> str | None:
         rule = self.rule_
@@ -543,7 +545,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         Parameters
         ----------
         X : as the estimator takes it
-            Rows as they come now, without labels.
+            Current rows, without labels.
 
         Examples
         --------
@@ -559,7 +561,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if _needs_fit(self.rule):
             raise InputError(
                 f"{_name(self.rule)} was fitted under the class frequencies of training and guarantees nothing "
-                "under others; use a cost (Chow's rule), or fit again on labelled rows as they come now."
+                "under others; use a cost (Chow's rule), or fit again on current labelled rows."
             )
         unseen = self.classes_[self.class_prior_ == 0].tolist()
         if unseen:
@@ -608,9 +610,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         """
         kept, codes, scoped = np.ones(len(rows), dtype=bool), np.searchsorted(self.classes_, labels[rows]), None
         if self.scope_ is not None:  # one more column, the largest in rows that are then declined in any case
-            placed = self._placed(_safe_indexing(X, rows))
-            share = self.scope_.probability(placed)[:, None]
-            scoped = np.hstack([placed.proba * share, 1 - share])
+            inputs = self._scope_input(_safe_indexing(X, rows))
+            share = self.scope_.probability(inputs)[:, None]
+            scoped = np.hstack([inputs.proba * share, 1 - share])
             lost = scoped.argmax(axis=1) == len(self.classes_)
             novel = lost if novel is None else novel | lost
         if novel is not None and getattr(self.rule, "about_answers", True):

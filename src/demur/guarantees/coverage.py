@@ -47,7 +47,7 @@ class Coverage(FittedThreshold):
     Parameters
     ----------
     target : float
-        In (0, 1].
+        Share of rows to answer, in (0, 1].
     delta : float, optional
         In (0, 1): the probability, over the calibration sample, that fewer of the new rows are answered. Without it,
         the target is reached in the mean.
@@ -57,7 +57,7 @@ class Coverage(FittedThreshold):
     threshold_ : float
         New rows with a larger confidence are answered.
     n_accepted_, n_rows_ : int
-        Of the calibration sample.
+        Number of accepted rows and of all rows in the calibration sample.
 
     Examples
     --------
@@ -95,9 +95,9 @@ class Coverage(FittedThreshold):
         Parameters
         ----------
         proba : array of shape (n, n_classes)
-            Of rows that the model was not trained on.
+            Probabilities of rows that the model was not trained on.
         y : ignored
-            Coverage needs no labels; here so that all fitted rules are called alike.
+            Not used; present so that all fitted rules have the same signature.
         """
         return self.fit_confidence(check_proba(proba).max(axis=-1))
 
@@ -129,7 +129,7 @@ class Coverage(FittedThreshold):
         return (
             f"Answers where the confidence exceeds {self.threshold_:.6g}: {self.n_accepted_:,} of {self.n_rows_:,} "
             f"calibration rows ({self.n_accepted_ / self.n_rows_:.1%}), at least the {self.target:.1%} asked for. "
-            f"{new} if they come from where the calibration rows came from. Nothing is said about their errors."
+            f"{new} if they come from the same source. The error rate is not bounded."
         ).replace("%", " %")
 
 

@@ -99,7 +99,7 @@ def minimise_rows(
     active = torch.arange(n_rows)
     value, gradient, curvature = _second_order(objective, points, names)
     for _ in range(max_steps):
-        # A value without bound is no excuse for a slope.
+        # The slope must be finite even where the value is not.
         slope[active] = gradient.abs().amax(-1) / value.abs().clamp(1.0, 1e4)
         moving = (slope[active] > tolerance) & (damping[active] < 1e12) & value.isfinite()
         if not bool(moving.all()):
@@ -184,7 +184,7 @@ def minimise_kinked_rows(
     objective, start, rows, max_steps, noise, deadline
         As for :func:`minimise_rows`.
     seed : int
-        Of the points that are drawn.
+        Random seed of the drawn points.
 
     Returns
     -------

@@ -57,7 +57,7 @@ class ExcessRiskBound:
     exponent : float
         s.
     theorem : str
-        Whose statement it is.
+        The theorem that states the bound.
 
     Examples
     --------
@@ -554,7 +554,7 @@ def lemma_12_violations(
     n_samples, n_trials : int
         Examples in a sample, and samples.
     delta : float
-        How often the lemma allows itself to fail.
+        Probability with which the lemma may fail.
     seed : int
 
     Returns

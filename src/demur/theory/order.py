@@ -90,7 +90,7 @@ def is_order_preserving(
     Parameters
     ----------
     loss : str, Loss or callable
-        With one score per class.
+        A loss with one score per class.
     n_classes : int
     cost : float
         In (0, 1 - 1/K).
@@ -98,7 +98,7 @@ def is_order_preserving(
         How many scores a plain function takes.
     seed : int
     seconds : float
-        When to stop.
+        Time limit in seconds.
 
     Returns
     -------

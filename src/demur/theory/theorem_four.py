@@ -42,7 +42,7 @@ class TheoremFour:
     least_curvature : float
         The least second derivative in r at r = 0, which the theorem assumes positive.
     tolerance : float
-        What counts as zero.
+        Absolute values up to this count as zero.
     """
 
     sup_answer: float
