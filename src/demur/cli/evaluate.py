@@ -119,8 +119,9 @@ def compare(
             strict=False,
             labels=labels,
         )
-        found.append(evaluate_table(model, table, cost=cost, where=data))
-    difference = cost_difference(*found)
+        found.append(evaluate_table(model, table, cost=cost if model.cost_adjustable else None, where=data))
+    difference = cost_difference(found[0], found[1], cost)
+    price = float(found[0].cost or 0) if cost is None else cost
     real = not difference.low <= 0 <= difference.high
     if as_json:
         ends = {"estimate": difference.estimate, "low": difference.low, "high": difference.high}
@@ -128,10 +129,10 @@ def compare(
         print_json({"rows": found[0].n_rows, "difference": ends, "real": real, "models": by_model})
         return
     rows = [
-        (str(folder), f"{one.risk:.4f}", f"{one.coverage:.1%}", f"{one.accepted_accuracy:.1%}")
+        (str(folder), f"{one.paid(price).mean():.4f}", f"{one.coverage:.1%}", f"{one.accepted_accuracy:.1%}")
         for folder, one in zip((first, second), found, strict=True)
     ]
-    say(f"{found[0].n_rows:,} rows of {data}; declining costs {found[0].cost:g}, a mistake 1.")
+    say(f"{found[0].n_rows:,} rows of {data}; declining costs {price:g}, a mistake 1.")
     print_table("", ("model", "cost per row", "answered", "right answers"), rows)
     interval = f"{difference.low:+.4f} to {difference.high:+.4f}"
     say(f"Difference: {difference.estimate:+.4f} per row (95 % interval {interval}).")

@@ -238,6 +238,10 @@ class Evaluation:
         """Mask of the rows whose answer is wrong, or would be if they were answered."""
         return np.asarray(self.decision.label != self.true)
 
+    def paid(self, cost: float) -> NDArray[np.float64]:
+        """Return what each row costs: 0 where the answer is right, 1 where it is wrong, ``cost`` where declined."""
+        return np.where(self.decision.reject, cost, self.wrong.astype(np.float64))
+
     @cached_property
     def counts(self) -> AnswerCounts:
         """Rows, answers, wrong answers."""
@@ -535,7 +539,7 @@ class Evaluation:
         )
 
 
-def cost_difference(first: Evaluation, second: Evaluation) -> Interval:
+def cost_difference(first: Evaluation, second: Evaluation, cost: float | None = None) -> Interval:
     """Return by how much the first model costs more per row than the second, with a paired 95 % interval.
 
     Each row counts by the difference of what the two decisions on it cost: 0 where right, the cost of declining, or 1
@@ -544,7 +548,9 @@ def cost_difference(first: Evaluation, second: Evaluation) -> Interval:
     Parameters
     ----------
     first, second : Evaluation
-        Of the same rows, at the same cost.
+        Of the same rows.
+    cost : float, optional
+        Of declining; by default that of both models, which must then be the same.
 
     Examples
     --------
@@ -556,16 +562,18 @@ def cost_difference(first: Evaluation, second: Evaluation) -> Interval:
     >>> difference.estimate, difference.high < 0
     (-1.0, True)
     """
-    cost = first.cost
-    if cost is None or second.cost != cost or first.asking is not None or second.asking is not None:
+    if first.asking is not None or second.asking is not None:
+        raise InputError("models that ask experts cannot be compared: give models without experts.")
+    if cost is None and (first.cost is None or first.cost != second.cost):
         raise InputError(
-            f"two models are compared at one cost of declining, and these have {cost} and {second.cost}: give a cost, "
-            "and no experts."
+            f"two models are compared at one cost of declining, and these have {first.cost} and {second.cost}: give "
+            "the cost."
         )
+    price = float(first.cost or 0) if cost is None else cost
     if len(first.true) != len(second.true):
         raise InputError("the models were evaluated on different rows: give the same rows to both.")
-    paid = [np.where(one.decision.reject, cost, one.wrong) for one in (first, second)]
-    possible = np.subtract.outer([0.0, cost, 1.0], [0.0, cost, 1.0]).ravel()
+    paid = [one.paid(price) for one in (first, second)]
+    possible = np.subtract.outer([0.0, price, 1.0], [0.0, price, 1.0]).ravel()
     values, counts = np.unique(np.append(paid[0] - paid[1], possible), return_counts=True)
     return mean_interval(values, counts - np.unique(possible, return_counts=True)[1])
 
