@@ -7,6 +7,7 @@ wrong decision refutes the loss only if it stands when everything is computed ag
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from demur.losses.pairwise import PairwiseLoss
 from demur.losses.proof import Proof
 from demur.margins import own_fact
 from demur.theory.bayes import (
+    REJECT,
     CostLike,
     CostRangeError,
     LossContractError,
@@ -29,7 +31,7 @@ from demur.theory.descent import Deadline
 from demur.theory.examined_loss import ExaminedLoss, LossLike, RuleFunction, RuleName, as_loss, examine, weigh
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
 from demur.theory.pointwise_risk import FAR_OUT, Minima, find_minima, settle
-from demur.theory.simplex import over_all_classes, random_eta, structured_eta, tops_around
+from demur.theory.simplex import adversarial_eta, over_all_classes, random_eta, structured_eta, tops_around
 from demur.theory.theorem_four import TheoremFour, beta_bounds, theorem_four
 from demur.theory.witness import Witness, verify
 from demur.workers import single_threaded_kernels
@@ -42,6 +44,8 @@ AGREE = 1e-9
 """How far code and formula may be apart, relative to 1 + their size: they differ by rounding only."""
 SAMPLE = 24
 """How many eta are tried where a theorem proves the loss calibrated."""
+PROVED_SECONDS = 5.0
+"""For how long they are tried."""
 
 
 @single_threaded_kernels()
@@ -118,14 +122,16 @@ def check_calibration(
     target = as_target(cost, n_classes)
     single = target.single
     made = as_loss(loss, n_classes, single, rule=rule, outputs=outputs)
-    subject = examine(made, target, deadline=Deadline(seconds))
-    _warn_if_never_answered(subject)
     certificate = certify(made, n_classes, single)
+    subject = examine(made, target, deadline=Deadline(seconds if certificate is None else min(seconds, PROVED_SECONDS)))
+    _warn_if_never_answered(subject)
     slopes, why_not = _by_theorem_four(subject, seed)
     stages = _stages(subject, seed)
     if certificate is not None:
         first = next(stages)
         stages = iter([first[:: max(1, len(first) // SAMPLE)]])
+    elif single is not None and subject.twice:
+        stages = chain(stages, adversarial_eta(subject, single))
     search = Search(subject, seed)
     search.run(stages)
     verdict = search.verdict
@@ -300,7 +306,9 @@ class Search:
         count.n_near += int((~right & near).sum())
         count.n_indifferent += int((torn & ~lost & ~near).sum())
         count.n_unresolved += int((~right & ~near & (lost | ~torn)).sum())
-        count.nearest = min([count.nearest, *subject.target.clearance(eta[right]).tolist()])
+        rejecting = subject.target.best(eta) == REJECT
+        for side, rows in enumerate((right & rejecting, right & ~rejecting)):
+            count.nearest[side] = min([count.nearest[side], *subject.target.clearance(eta[rows]).tolist()])
 
     def _known(self, n: int) -> Tensor:
         """Return at most n of the scores that minimise the risk somewhere."""

@@ -1,7 +1,7 @@
 """The report of a calibration check: a verdict, its reasons, what is open, and how it prints."""
 
 from collections import Counter
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -88,8 +88,8 @@ class SearchFindings:
         At how many others right and wrong decisions have equally small risks.
     n_untried : int
         How many were left when the time was up.
-    nearest : float
-        The least distance to a boundary at which a right decision was seen.
+    nearest : list of float
+        The least distances to a boundary at which rejecting and answering were seen to be right.
     timed_out : bool
     """
 
@@ -99,8 +99,13 @@ class SearchFindings:
     n_unresolved: int = 0
     n_indifferent: int = 0
     n_untried: int = 0
-    nearest: float = float("inf")
+    nearest: list[float] = field(default_factory=lambda: [float("inf")] * 2)
     timed_out: bool = False
+
+    @property
+    def resolution(self) -> float:
+        """How far a threshold may be misplaced on one side without a wrong decision at the class probabilities tried."""
+        return max(self.nearest)
 
 
 @dataclass(frozen=True)
@@ -287,10 +292,11 @@ class CalibrationReport:
     def _without_witness(self) -> list[str]:
         found = self.search
         lines = [f"  {found.n_eta:,} class probabilities tried with {self.n_outputs} scores, {found.n_right:,} right"]
-        if found.n_right:
-            lines.append(f"  as near as {found.nearest:.0e} to where another decision costs as little")
         if self.calibrated and self.certificate is None:
-            lines.append("  A search refutes; it does not prove: a threshold misplaced by less would have passed.")
+            lines.append(
+                "  A search refutes; it does not prove: a threshold misplaced by less than "
+                f"{found.resolution:.0e} would have passed."
+            )
         return lines
 
     def _of(self, witness: Witness) -> list[str]:
