@@ -40,6 +40,7 @@ def check(
     alpha: Annotated[float | None, _LOSS(help="alpha of a pairwise loss.")] = None,
     beta: Annotated[str | None, _LOSS(help="beta of a pairwise loss: a number, acc, rej or mean.")] = None,
     tau: Annotated[float | None, _LOSS(help="Threshold tau of a hinge loss.")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Find the rule under which the loss is calibrated.")] = False,
     figure: Annotated[Path | None, OUTPUT(help="Plot of the decisions and the bound to write.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -68,6 +69,7 @@ def check(
         raise InputError(f"{subject.name} has no {option}; leave --{option} out.")
     subject = dataclasses.replace(subject, **changes)
     report = check_calibration(subject, classes, costs, outputs=outputs, seconds=seconds)
+    repaired = report.repair() if repair else None
     bounds = None
     if report.bound is not None:
         tightest = calibration_function(subject, report.n_classes, costs)(EXCESSES).tolist()
@@ -80,13 +82,15 @@ def check(
             raise MissingExtraError("--figure needs matplotlib: pip install 'demur[plot]'.") from error
         pictures.draw_check(subject, classes, costs, outputs=outputs).savefig(figure, dpi=150)
     if as_json:
-        print_json({**report.as_dict(), "tightest": bounds})
+        print_json({**report.as_dict(), "tightest": bounds} | ({} if repaired is None else {"repair": repaired.as_dict()}))
     else:
         say(str(report))
         if bounds is not None:
             say("  to lose this much 0-1-c risk, the surrogate must lose at least (theorem; tightest, certified)")
             for row in zip(*bounds.values(), strict=True):
                 say("    {:<6g} {:>10.4g} {:>10.4g}".format(*row))
+        if repaired is not None:
+            say(f"\n{repaired}")
     if rule is None and outputs == classes + 1:
         note(f"no --rule was given; score {outputs} was taken for that of declining (reject-score).")
     raise typer.Exit(EXIT_CODES[report.verdict])

@@ -22,11 +22,11 @@ from demur.theory.excess_bounds import (
     TableOne,
     estimation_error_bound,
     excess_risk_bound,
-    lemma_12_violations,
     table_one,
 )
 from demur.theory.order import OrderReport, is_order_preserving
 from demur.theory.pointwise_risk import minimise_pointwise_risk, pointwise_risk
+from demur.theory.repair import Repair
 from demur.theory.theorem_four import TheoremFour, beta_bounds, numeric_beta_bounds
 from demur.theory.witness import Witness
 
@@ -43,6 +43,7 @@ __all__ = [
     "NormBoundedLinear",
     "NormBoundedNetwork",
     "OrderReport",
+    "Repair",
     "RuleWarning",
     "TableOne",
     "TheoremFour",
@@ -56,7 +57,6 @@ __all__ = [
     "excess_risk_bound",
     "excess_zero_one_c_risk",
     "is_order_preserving",
-    "lemma_12_violations",
     "minimise_pointwise_risk",
     "numeric_beta_bounds",
     "pointwise_risk",

@@ -6,7 +6,7 @@ wrong decision refutes the loss only if it stands when everything is computed ag
 
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import torch
@@ -27,7 +27,7 @@ from demur.theory.bayes import (
     require_n_classes,
 )
 from demur.theory.calibration_report import BetaFindings, CalibrationReport, Certificate, SearchFindings
-from demur.theory.descent import Deadline
+from demur.theory.descent import ENDLESS, Deadline
 from demur.theory.examined_loss import ExaminedLoss, LossLike, RuleFunction, RuleName, as_loss, examine, weigh
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
 from demur.theory.pointwise_risk import FAR_OUT, Minima, find_minima, settle
@@ -157,6 +157,7 @@ def check_calibration(
         never_answers=subject.never_answers,
         convex=subject.convex,
         stepped=subject.stepped,
+        subject=replace(subject, deadline=ENDLESS),
     )
 
 

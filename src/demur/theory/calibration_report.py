@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field, is_dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from demur.theory.bayes import CostLike
 from demur.theory.excess_bounds import ExcessRiskBound
 from demur.theory.theorem_four import TheoremFour
 from demur.theory.witness import Witness
+
+if TYPE_CHECKING:
+    from demur.theory.repair import Repair
 
 __all__ = ["BetaFindings", "CalibrationReport", "Certificate", "SearchFindings", "describe_eta"]
 
@@ -144,6 +147,8 @@ class CalibrationReport:
         Whether the loss looked convex.
     stepped : bool
         Whether it is a staircase, which cannot be minimised by descending.
+    subject : ExaminedLoss
+        The loss itself.
     """
 
     loss: str
@@ -162,6 +167,27 @@ class CalibrationReport:
     never_answers: tuple[int, ...]
     convex: bool
     stepped: bool = False
+    subject: Any = field(default=None, repr=False, compare=False)
+
+    def repair(self) -> "Repair":
+        """Return the rule under which the loss is calibrated, or two eta that no rule on its scores can tell apart.
+
+        The inverse link eta(scores) is read off the minimisers of the pointwise risk: a power of the softmax
+        (temperature, logit adjustment), an affine map (label smoothing), or a function of each probability. A loss
+        without one may still have a threshold for one cost. The pair of loss and rule is checked again.
+
+        Examples
+        --------
+        >>> from demur.theory import check_calibration
+        >>> def gce(scores, y, cost):
+        ...     return (1 - torch.softmax(scores, -1).gather(-1, y[:, None])[:, 0] ** 0.5) / 0.5
+        >>> repair = check_calibration(gce, 3, 0.2).repair()
+        >>> repair.rule, repair.check.verdict
+        (Relinked(cost=0.2, form='power', offset=array([0., 0., 0.]), slope=0.5), 'calibrated')
+        """
+        from demur.theory.repair import find_repair  # which checks what it finds
+
+        return find_repair(self.subject)
 
     @property
     def calibrated(self) -> bool:
@@ -260,7 +286,7 @@ class CalibrationReport:
     def as_dict(self) -> ByName:
         """Return the whole report as plain numbers, lists and strings, for JSON."""
         derived = ("evidence", "calibrated", "counterexample", "witness", "would_settle", "routes_agree")
-        found = _plain({**vars(self), **{name: getattr(self, name) for name in derived}})
+        found = _plain({**vars(self), "subject": None, **{name: getattr(self, name) for name in derived}})
         if self.theorem_four is not None:
             found["theorem_four"]["fails"] = sorted(self.theorem_four.fails)
         if self.beta is not None:
