@@ -426,18 +426,23 @@ class Relinked(Rule):
     """Chow's rule on probabilities that are first corrected for the loss that a model was trained with.
 
     Of a loss that is not proper, the softmax is not the class probabilities. :func:`demur.theory.check_calibration`
-    finds the correction (``report.repair().rule``). Every form takes the softmax p and gives probabilities eta:
+    finds the correction (``report.repair().rule``). Most forms take the softmax p and give probabilities eta:
 
     - "power": eta_k is proportional to exp(offset_k) p_k^slope (a temperature, a power, or a logit adjustment);
     - "affine": eta = p @ slope, cut at 0 and normalised (label smoothing, noisy labels);
-    - "monotone": eta_k is proportional to exp f(log(p_k / (1 - p_k))), f through the points (slope, offset), straight
-      between them and beyond.
+    - "monotone": eta_k is proportional to exp f(log(p_k / (1 - p_k))); offset has the values of f at equally spaced
+      places from slope[0] to slope[1], straight between them and beyond.
+
+    Two forms take a score g_k of each class instead of p, and give probabilities that need not sum to 1:
+
+    - "linear": eta_k = slope g_k + offset;
+    - "sigmoid": eta_k = 1 / (1 + exp(-slope g_k - offset)).
 
     Parameters
     ----------
     cost : float
         The price c of one rejection.
-    form : {"power", "affine", "monotone"}
+    form : {"power", "affine", "monotone", "linear", "sigmoid"}
     slope, offset : float or array
         As above.
 
@@ -456,17 +461,29 @@ class Relinked(Rule):
 
     def __init__(self, cost: float, form: str, slope: Any = 1.0, offset: Any = 0.0) -> None:
         check_cost(cost)
-        if form not in ("power", "affine", "monotone"):
-            raise InputError(f"form must be 'power', 'affine' or 'monotone', got {form!r}.")
+        if form not in ("power", "affine", "monotone", "linear", "sigmoid"):
+            raise InputError(f"form must be 'power', 'affine', 'monotone', 'linear' or 'sigmoid', got {form!r}.")
         self.cost = cost
         self.form = form
         self.slope = slope
         self.offset = offset
 
+    @property
+    def of_scores(self) -> bool:
+        """Whether the rule takes scores instead of probabilities."""
+        return self.form in ("linear", "sigmoid")
+
+    def decide(self, proba: ArrayLike) -> Decision[AnyArray]:
+        """Decide for each row of probabilities, or of scores for a rule that takes these."""
+        return self._decide(as_floats(proba)) if self.of_scores else super().decide(proba)
+
     def link(self, proba: Any) -> Any:
         """Return the corrected probabilities, as an array or as the tensor that was given."""
         library = library_of(proba)
         slope, offset = (library.asarray(np.asarray(value), dtype=proba.dtype) for value in (self.slope, self.offset))
+        if self.of_scores:
+            worth = slope * proba + offset
+            return worth if self.form == "linear" else 1 / (1 + library.exp(-worth))
         if self.form == "affine":
             eta = (proba @ slope).clip(min=0)
             return eta / eta.sum(-1)[..., None]
@@ -475,10 +492,10 @@ class Relinked(Rule):
             worth = slope * library.log(p) + offset
         else:
             odds = library.log(p) - library.log((1 - p).clip(min=1e-30))
-            rise = library.diff(offset) / library.diff(slope)
-            bend = library.diff(rise)
-            behind = (odds[..., None] - slope[1:-1]).clip(min=0)  # how far each bend lies behind
-            worth = offset[0] + rise[0] * (odds - slope[0]) + behind @ bend
+            place = (odds - slope[0]) / (slope[1] - slope[0]) * (len(offset) - 1)
+            below = library.floor(place).clip(0, len(offset) - 2)
+            cell = below.astype(np.int64) if library is np else below.long()
+            worth = offset[cell] + (place - cell) * (offset[cell + 1] - offset[cell])
         eta = library.exp(worth - library.amax(worth, -1)[..., None])
         return eta / eta.sum(-1)[..., None]
 

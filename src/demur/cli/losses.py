@@ -41,6 +41,7 @@ def check(
     beta: Annotated[str | None, _LOSS(help="beta of a pairwise loss: a number, acc, rej or mean.")] = None,
     tau: Annotated[float | None, _LOSS(help="Threshold tau of a hinge loss.")] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Find the rule under which the loss is calibrated.")] = False,
+    latex: Annotated[Path | None, OUTPUT(help="LaTeX proof to write; a counterexample also gets a .py script.")] = None,
     figure: Annotated[Path | None, OUTPUT(help="Plot of the decisions and the bound to write.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -75,6 +76,10 @@ def check(
         tightest = calibration_function(subject, report.n_classes, costs)(EXCESSES).tolist()
         theorem = report.bound.xi(EXCESSES).tolist()
         bounds = {"zero_one_c_excess": list(EXCESSES), "theorem": theorem, "tightest": tightest}
+    if latex is not None:
+        latex.write_text(report.latex(), encoding="utf-8")
+        if report.refuted:
+            latex.with_suffix(".py").write_text(report.script(), encoding="utf-8")
     if figure is not None:
         try:
             from demur.theory import pictures
@@ -82,7 +87,9 @@ def check(
             raise MissingExtraError("--figure needs matplotlib: pip install 'demur[plot]'.") from error
         pictures.draw_check(subject, classes, costs, outputs=outputs).savefig(figure, dpi=150)
     if as_json:
-        print_json({**report.as_dict(), "tightest": bounds} | ({} if repaired is None else {"repair": repaired.as_dict()}))
+        print_json(
+            {**report.as_dict(), "tightest": bounds} | ({} if repaired is None else {"repair": repaired.as_dict()})
+        )
     else:
         say(str(report))
         if bounds is not None:

@@ -331,7 +331,8 @@ class FunctionLoss(Loss):
         "softmax": one score per class, Chow's rule on their softmax. "rejector": one score per class and a last
         score r; answer the largest, accept iff r > 0 (then Theorem 4 applies). "reject-score": one score per class
         and a last one for declining; answer the largest class score, accept iff it is above the last. Or a
-        :class:`~demur.rules.Relinked`, on the softmax of one score per class. Or a function of (scores, cost) that returns a :class:`~demur.rules.Decision`, or a pair (label, reject).
+        :class:`~demur.rules.Relinked`, on the softmax of one score per class. Or a function of (scores, cost) that
+        returns a :class:`~demur.rules.Decision`, or a pair (label, reject).
     outputs : int, optional
         How many scores there are; by default one per class, and one more with "rejector" and "reject-score".
     title : str, optional
@@ -371,7 +372,9 @@ class FunctionLoss(Loss):
             )
         # Facts that a class of losses states once are, for a function, facts of this one object.
         object.__setattr__(self, "has_rejector", self.decision_rule == "rejector")
-        object.__setattr__(self, "has_link", self.decision_rule == "softmax" or isinstance(self.decision_rule, Relinked))
+        object.__setattr__(
+            self, "has_link", self.decision_rule == "softmax" or isinstance(self.decision_rule, Relinked)
+        )
         object.__setattr__(self, "takes_cost", _accepts(self.function, 3) or not _accepts(self.function, 2))
 
     @property
@@ -393,7 +396,8 @@ class FunctionLoss(Loss):
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         if isinstance(self.decision_rule, Relinked):
-            proba: Tensor = self.decision_rule.link(torch.softmax(scores, -1))
+            given = scores if self.decision_rule.of_scores else torch.softmax(scores, -1)
+            proba: Tensor = self.decision_rule.link(given)
             return proba
         return torch.softmax(scores, -1) if self.has_link else super().inverse_link(scores)
 

@@ -28,7 +28,16 @@ from demur.theory.bayes import (
 )
 from demur.theory.calibration_report import BetaFindings, CalibrationReport, Certificate, SearchFindings
 from demur.theory.descent import ENDLESS, Deadline
-from demur.theory.examined_loss import ExaminedLoss, LossLike, RuleFunction, RuleName, as_loss, examine, weigh
+from demur.theory.examined_loss import (
+    ExaminedLoss,
+    LossLike,
+    RuleFunction,
+    RuleName,
+    as_loss,
+    examine,
+    weigh,
+    wide_scores,
+)
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
 from demur.theory.pointwise_risk import FAR_OUT, Minima, find_minima, settle
 from demur.theory.simplex import adversarial_eta, over_all_classes, random_eta, structured_eta, tops_around
@@ -133,7 +142,8 @@ def check_calibration(
     elif single is not None and subject.twice:
         stages = chain(stages, adversarial_eta(subject, single))
     search = Search(subject, seed)
-    search.run(stages)
+    if not search.refute_constant():
+        search.run(stages)
     verdict = search.verdict
     if verdict == "calibrated" and slopes is not None and slopes.fails:
         verdict = "inconclusive"
@@ -215,7 +225,8 @@ def certify(loss: Loss, n_classes: int, cost: float | None) -> Certificate | Non
 def _code_is_formula(loss: Loss, proof: Proof, n_classes: int, cost: float) -> str | None:
     """Compare value and rule with the formulas of the argument at random scores; return None if any differs."""
     generator = torch.Generator().manual_seed(0)
-    scores = 4 * torch.randn(500, loss.n_outputs(n_classes), generator=generator, dtype=torch.float64)
+    size = torch.tensor([0.3, 1.0, 4.0, 4.0, 10.0], dtype=torch.float64).repeat(100).unsqueeze(-1)
+    scores = size * torch.randn(500, loss.n_outputs(n_classes), generator=generator, dtype=torch.float64)
     y = torch.arange(len(scores)) % n_classes
     decision, acceptance = loss.rule(scores, cost), proof.acceptance(scores)
     code = torch.stack([loss.forward(scores, y, cost), decision.acceptance])
@@ -272,6 +283,29 @@ class Search:
                 f"the pointwise risk of {self.subject.loss.name} could not be minimised at any of {found.n_eta} "
                 "distributions. Does it have a lower bound? A loss without one cannot be minimised."
             )
+
+    def refute_constant(self) -> bool:
+        """Refute a loss that is the same for all scores: a wrong decision is then as good as the right one."""
+        subject, target = self.subject, self.subject.target
+        scores = wide_scores(subject.n_outputs, torch.Generator().manual_seed(self.seed))
+        each = subject.each_value(scores)
+        if bool((each != each[0]).any()):
+            return False
+        eta = torch.full((2, subject.n_classes), 0.01 / subject.n_classes, dtype=torch.float64)
+        eta[0], eta[1, 0] = 1 / subject.n_classes, 1 - eta[1, 1:].sum()
+        excess = torch.stack([target.excess(subject.decide(scores), row) for row in eta])
+        row, at = divmod(int(excess.argmax()), len(scores))
+        best, taken = int(target.best(eta[row])), int(subject.decide(scores[at : at + 1])[0])
+        costs, risk = (
+            target.expected(eta[row]),
+            float(weigh(each[0], eta[row]) * subject.scale.unit + subject.scale.offset),
+        )
+        kind, precision = target.kind(best, taken), "exact: the loss is the same for all scores"
+        words, prices = (target.words(best), target.words(taken)), (float(costs[best]), float(costs[taken]))
+        found = Witness(kind, eta[row].numpy(), scores[at].numpy(), *words, *prices, risk, risk, 0.0, 0.0, precision)
+        self.witnesses[kind] = found
+        self.found.n_eta = 2
+        return True
 
     @property
     def verdict(self) -> str:

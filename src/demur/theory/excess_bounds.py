@@ -490,9 +490,10 @@ def estimation_error_bound(
 
     Notes
     -----
-    The paper prints 4 M where K M stands here, and 8 K L R_n where 4 K L R_n does; see :mod:`demur.theory.excess_bounds`. phi is not Lipschitz
-    on the whole line for the exponential and the squared losses; on the bounded range of the class it is, and that
-    constant is used. The class contains -g with each g, so that M bounds phi(-g) too.
+    The paper prints 4 M where K M stands here, and 8 K L R_n where 4 K L R_n does; see
+    :mod:`demur.theory.excess_bounds`. phi is not Lipschitz on the whole line for the exponential and the squared
+    losses; on the bounded range of the class it is, and that constant is used. The class contains -g with each g, so
+    that M bounds phi(-g) too.
 
     Cross-entropy is Lipschitz in all scores at once with constant sqrt 2, so that its class has a Rademacher complexity
     of at most sqrt 2 x sqrt 2 x K R_n (Maurer, A Vector-Contraction Inequality for Rademacher Complexities, ALT 2016,

@@ -3,8 +3,9 @@
 Where two distributions with different right decisions share a minimiser, no rule can tell them apart: none exists.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -13,24 +14,24 @@ from torch import Tensor
 
 from demur.array_types import ByName
 from demur.losses import FunctionLoss, Loss
+from demur.losses.proof import separable_part
+from demur.losses.registry import RuleFunction
 from demur.rules import Decision, Relinked
 from demur.theory.bayes import REJECT
 from demur.theory.calibration_report import CalibrationReport, describe_eta
 from demur.theory.examined_loss import ExaminedLoss
 from demur.theory.pointwise_risk import find_minima
-from demur.theory.separable import separable_part
 from demur.theory.simplex import over_all_classes, random_eta, structured_eta
 
 __all__ = ["Repair", "find_repair"]
 
-EXACT = 1e-6
-"""A link is a formula if it gives eta back to within this at every minimiser."""
+EXACT = 1e-5
+"""A link fits if it gives eta back to within this at every minimiser."""
+FAR = 1e4
 CLEAR = 2e-3
 """Decisions are compared where the second best one costs this much more."""
-ODDS = np.linspace(-30, 30, 12_001)
-"""The log-odds of p from which those are chosen between which a fitted link is straight."""
-KNOTS = 400
-"""How many are chosen, most where the link bends most: the probabilities are exact to about 1e-6."""
+ODDS = np.linspace(-14, 14, 2801)
+"""The log-odds of p between which a tabulated link is straight: exact to about 1e-6, and linear beyond."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Repair:
 
     def __str__(self) -> str:
         heads = {"link": "A rule exists, for every cost", "threshold": "A rule exists, for this cost"}
-        heads |= {"none": "No rule exists", "unknown": "No rule found"}
+        heads |= {"none": "No rule exists", "unknown": "No rule was found"}
         lines = [f"Repair: {heads[self.found]}.", f"  {self.formula}"]
         if self.check is not None:
             lines.append(f"  Checked: {self.check.headline}")
@@ -109,6 +110,15 @@ class _Minimisers:
     def best(self) -> Tensor:
         return self.subject.target.best(self.eta)
 
+    @property
+    def class_scores(self) -> Tensor:
+        return self.scores[:, : self.subject.n_classes]
+
+    @property
+    def inner(self) -> Tensor:
+        """Where no class is so rare that its score may be infinite."""
+        return (self.eta.amin(-1) > 1e-3) & (self.scores.abs().amax(-1) < FAR)
+
     def shared(self) -> tuple[int, int] | None:
         """Return the numbers of two eta with one minimiser but different right decisions, the clearest ones."""
         subject = self.subject
@@ -120,11 +130,6 @@ class _Minimisers:
             return None
         row, column = divmod(int(torch.where(same, clear, -1.0).argmax()), len(same))
         return row, column
-
-    def decides_rightly(self, label: Tensor, reject: Tensor, room: float = 0.0) -> bool:
-        taken = torch.where(reject, REJECT, label)
-        clear = self.subject.target.clearance(self.eta) > room
-        return not bool((self.subject.target.excess(taken, self.eta)[clear] > 1e-8).any())
 
 
 def _with_less(eta: Tensor) -> Iterator[Tensor]:
@@ -145,18 +150,21 @@ def find_repair(subject: ExaminedLoss, *, seed: int = 0, seconds: float = 60.0) 
     pair = minima.shared()
     if pair is not None:
         return _none(minima, pair)
-    n_classes = subject.n_classes
-    if subject.n_outputs >= n_classes:
-        for rule, formula in _links(minima, cost):
-            eta = rule.link(torch.softmax(minima.scores[:, :n_classes], -1))
-            error = float((eta - minima.eta).abs().max())
-            room = CLEAR if rule.form == "monotone" else 0.0
-            if not minima.decides_rightly(eta.argmax(-1), eta.amax(-1) <= 1 - cost, room):
-                continue
+    if subject.n_outputs < subject.n_classes:
+        return Repair("unknown", "Repairs are for losses with a score for each class.")
+    for rule, formula in _links(minima, cost):
+        error = float((_linked(rule, minima.class_scores) - minima.eta)[minima.inner].abs().max())
+        if error < EXACT:
             loss = _paired(subject, rule)
-            found = "link" if error < 1e-3 else "threshold"
-            return Repair(found, formula, rule, loss, _check(loss, subject, seed, seconds), error)
+            check = _check(loss, subject, seed, seconds)
+            if not check.refuted:
+                return Repair("link", formula, rule, loss, check, error)
     return _threshold(minima, cost, seed, seconds)
+
+
+def _linked(rule: Relinked, scores: Tensor) -> Tensor:
+    eta: Tensor = rule.link(scores if rule.of_scores else torch.softmax(scores, -1))
+    return eta
 
 
 def _check(loss: Loss, subject: ExaminedLoss, seed: int, seconds: float) -> CalibrationReport:
@@ -170,7 +178,7 @@ def _paired(subject: ExaminedLoss, rule: Relinked) -> FunctionLoss:
     loss, n_classes = subject.loss, subject.n_classes
 
     def decide(scores: Tensor, cost: float) -> Decision[Tensor]:
-        eta = rule.link(torch.softmax(scores[..., :n_classes], -1))
+        eta = _linked(rule, scores[..., :n_classes])
         return Decision.from_acceptance(eta.argmax(-1), eta.amax(-1) - (1 - cost), eta.amax(-1))
 
     whole = subject.n_outputs == n_classes
@@ -181,9 +189,9 @@ def _paired(subject: ExaminedLoss, rule: Relinked) -> FunctionLoss:
 def _links(minima: _Minimisers, cost: float) -> Iterator[tuple[Relinked, str]]:
     """Yield links that fit the minimisers, the simplest first."""
     subject, n_classes = minima.subject, minima.subject.n_classes
-    log_p = torch.log_softmax(minima.scores[:, :n_classes], -1)
-    inner = (minima.eta.amin(-1) > 1e-3) & (log_p.amin(-1) > -40)
-    centred, target = (rows[inner] - rows[inner].mean(-1, keepdim=True) for rows in (log_p, minima.eta.log()))
+    eta, scores = minima.eta[minima.inner], minima.class_scores[minima.inner]
+    log_p = torch.log_softmax(scores, -1)
+    centred, target = (rows - rows.mean(-1, keepdim=True) for rows in (log_p, eta.log()))
     yield Relinked(cost, "power"), "Chow's rule on the softmax of the class scores: answer iff it exceeds 1 - c."
     if len(target) > n_classes:
         columns = torch.eye(n_classes, dtype=torch.float64) - 1 / n_classes
@@ -197,22 +205,26 @@ def _links(minima: _Minimisers, cost: float) -> Iterator[tuple[Relinked, str]]:
         else:
             offset = np.zeros(n_classes)
         yield Relinked(cost, "power", slope, offset), f"{text}; then Chow's rule."
-        p = log_p[inner].exp()
-        matrix = torch.linalg.lstsq(p, minima.eta[inner], driver="gelsd").solution.numpy()
+        matrix = torch.linalg.lstsq(log_p.exp(), eta, driver="gelsd").solution.numpy()
         yield Relinked(cost, "affine", matrix), f"{_in_words(matrix)}; then Chow's rule."
+        for form, wanted in (("linear", eta), ("sigmoid", torch.logit(eta))):
+            line = torch.stack([scores.reshape(-1), torch.ones(scores.numel(), dtype=torch.float64)], -1)
+            a, b = torch.linalg.lstsq(line, wanted.reshape(-1, 1), driver="gelsd").solution[:, 0].tolist()
+            text = f"{_rounded(a):.8g} g_k + {_rounded(b):.8g}, g_k the score of class k; then Chow's rule."
+            yield (
+                Relinked(cost, form, _rounded(a), _rounded(b)),
+                f"eta_k is {'the sigmoid of ' * (form == 'sigmoid')}{text}",
+            )
     part = separable_part(subject.loss, n_classes, cost)
     if part is not None:
         surprise = torch.from_numpy(np.logaddexp(0, -ODDS)).requires_grad_()
         (slope_of,) = torch.autograd.grad(part(surprise).sum(), surprise)
         worth = -(surprise.detach() + slope_of.log()).numpy()  # log(-1 / l'(p)), where l' = -slope / p
-        odds, worth = ODDS[np.isfinite(worth)], worth[np.isfinite(worth)]
-        if len(odds) > 2 and (np.diff(worth) >= -1e-9).all():
-            bend = np.cumsum(np.sqrt(np.abs(np.diff(worth, 2))) + 1e-6)
-            knots = np.unique(np.r_[0, 1 + np.searchsorted(bend, np.linspace(0, bend[-1], KNOTS)[:-1]), len(odds) - 1])
+        if np.isfinite(worth).all() and (np.diff(worth) >= -1e-9).all():
             yield (
-                Relinked(cost, "monotone", odds[knots], worth[knots]),
+                Relinked(cost, "monotone", ODDS[[0, -1]], worth),
                 "the loss is l(p_y), p the softmax of the scores, and eta is proportional to -1 / l'(p), an increasing "
-                f"function that the rule has at {len(knots)} values of p; then Chow's rule.",
+                f"function that the rule has at {len(ODDS):,} values of p; then Chow's rule.",
             )
 
 
@@ -222,14 +234,15 @@ def _in_words(matrix: NDArray[np.float64]) -> str:
     share = 1 - 1 / (np.trace(matrix) / n - off)
     smoothed = (np.eye(n) - share / n) / (1 - share)
     if np.abs(matrix - smoothed).max() < EXACT:
-        return f"eta = (p - {share / n:.8g}) / {1 - share:.8g}, p the softmax of the scores (labels smoothed by {share:.8g})"
+        words = f"eta = (p - {share / n:.8g}) / {1 - share:.8g}, p the softmax of the scores"
+        return f"{words} (labels smoothed by {share:.8g})"
     return f"eta = p M, p the softmax of the scores, with M = {matrix.round(6).tolist()}"
 
 
 def _rounded(value: float) -> float:
     """Return the nearest number of few digits, if it is as near as a minimisation can be."""
-    near = float(f"{value:.5g}")
-    return near if abs(near - value) < EXACT else float(value)
+    near = float(f"{value:.5g}") if abs(value) > 1e-7 else 0.0
+    return near if abs(near - value) < 1e-7 else float(value)
 
 
 def _none(minima: _Minimisers, pair: tuple[int, int]) -> Repair:
@@ -238,9 +251,9 @@ def _none(minima: _Minimisers, pair: tuple[int, int]) -> Repair:
     scores = ", ".join(f"{value:.6g}" for value in minima.scores[pair[1]].tolist())
     return Repair(
         "none",
-        f"At eta = {describe_eta(one)} the right decision is to {words[0]}, at eta = {describe_eta(other)} to {words[1]}, "
-        f"and the scores ({scores}) minimise the risk at both, to within {subject.tolerance * subject.scale.unit:.0e}: "
-        "no rule on the scores is right at both.",
+        f"At eta = {describe_eta(one)} the right decision is to {words[0]}, at eta = {describe_eta(other)} to "
+        f"{words[1]}, and the scores ({scores}) minimise the risk at both, to within "
+        f"{subject.tolerance * subject.scale.unit:.0e}: no rule on the scores is right at both.",
         pair=(one, other),
     )
 
@@ -248,46 +261,48 @@ def _none(minima: _Minimisers, pair: tuple[int, int]) -> Repair:
 def _threshold(minima: _Minimisers, cost: float, seed: int, seconds: float) -> Repair:
     """Look for a score, or a difference of scores, that exceeds some number exactly where answering is right."""
     subject, n_classes = minima.subject, minima.subject.n_classes
-    answers = minima.best != REJECT
-    overlaps = []
-    for name, statistic in STATISTICS.items():
-        if subject.n_outputs < n_classes or (name in NEED_LAST and subject.n_outputs != n_classes + 1):
-            continue
-        value = statistic(minima.scores, n_classes)
-        label = minima.scores[:, :n_classes].argmax(-1)
-        low, high = float(value[~answers].max()), float(value[answers].min())
-        if bool((label[answers] != minima.best[answers]).any()):
-            continue
-        if low < high:
-            limit = 0.0 if low < 0 < high else (low + high) / 2
-
-            def decide(scores: Tensor, cost: float, statistic=statistic, limit=limit) -> Decision[Tensor]:  # type: ignore[no-untyped-def]
-                return Decision.from_acceptance(
-                    scores[..., :n_classes].argmax(-1), statistic(scores, n_classes) - limit
-                )
-
-            loss = replace(_paired(subject, Relinked(cost, "power")), decision_rule=decide)
-            return Repair(
-                "threshold",
-                f"Answer the largest class score iff {name} exceeds {limit:.8g}. The scores do not determine eta.",
-                loss=loss,
-                check=_check(loss, subject, seed, seconds),
-            )
-        overlaps.append(
-            f"{name} is up to {low:.4g} where rejecting is right, and from {high:.4g} on where answering is"
-        )
+    tops = torch.tensor([1 - cost + 4e-6, 1 - cost - 4e-6], dtype=torch.float64)
+    beside = structured_eta(tops, n_classes)
+    beside = beside if subject.symmetric else over_all_classes(beside, 8 * n_classes)
+    eta = torch.cat([minima.eta, beside])
+    scores = torch.cat([minima.scores, find_minima(subject, beside, seed=seed).scores])
+    best, remains = subject.target.best(eta), []
+    label, has_last = scores[:, :n_classes].argmax(-1), subject.n_outputs == n_classes + 1
+    for name, statistic in list(STATISTICS.items())[0 if has_last else 2 :]:
+        value = statistic(scores, n_classes)
+        for n_rows in (len(eta), len(minima.eta)):  # at kinks, minimisers beside the boundary are not exact
+            answers = best[:n_rows] != REJECT
+            low, high = float(value[:n_rows][~answers].max()), float(value[:n_rows][answers].min())
+            if low < high and torch.equal(label[:n_rows][answers], best[:n_rows][answers]):
+                shorter = (float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, 18))
+                limit = 0.0 if low < 0 < high else next(number for number in shorter if low < number < high)
+                rule = _exceeding(statistic, limit, n_classes)
+                loss = replace(_paired(subject, Relinked(cost, "power")), decision_rule=rule)
+                check = _check(loss, subject, seed, seconds)
+                if not check.refuted:
+                    formula = f"Answer the largest class score iff {name} exceeds {limit:.8g}."
+                    return Repair("threshold", formula, loss=loss, check=check)
+        remains.append(f"{name}: up to {low:.4g} where rejecting is right, from {high:.4g} on where answering is")
     return Repair(
         "unknown",
-        "No two distributions were found to share a minimiser, so that the scores may determine eta, but by none of the "
-        "known links (power, temperature, affine, logit adjustment, a function of p). What remains: "
-        f"{'; '.join(overlaps) or 'no score decides'}.",
+        "No two distributions were found to share a minimiser, so that the scores may determine eta, but by none of "
+        "the known links (power, temperature, affine, logit adjustment, a function of each p or each score). No "
+        f"threshold does it either. {'; '.join(remains)}.",
     )
 
 
-STATISTICS = {
+def _exceeding(statistic: "Statistic", limit: float, n_classes: int) -> RuleFunction:
+    def decide(scores: Tensor, cost: float) -> Decision[Tensor]:
+        return Decision.from_acceptance(scores[..., :n_classes].argmax(-1), statistic(scores, n_classes) - limit)
+
+    return decide
+
+
+Statistic: TypeAlias = Callable[[Tensor, int], Tensor]
+STATISTICS: dict[str, Statistic] = {
     "the last score": lambda s, k: s[..., -1],
     "the largest class score less the last score": lambda s, k: s[..., :k].amax(-1) - s[..., -1],
     "the largest score": lambda s, k: s[..., :k].amax(-1),
     "the lead of the largest score": lambda s, k: s[..., :k].topk(2, -1).values @ s.new_tensor([1.0, -1.0]),
 }
-NEED_LAST = ("the last score", "the largest class score less the last score")
+"""What may exceed a threshold; the first two need a score beyond those of the classes."""
