@@ -133,7 +133,7 @@ def test_more_data_tighten_the_bound_and_more_classes_loosen_it():
 
 
 def violations(n_classes, n=400, delta=0.05):
-    """How often the deviation of Lemma 12 exceeds its bound, with 4 M as printed and with K M: scores all 2 or all -2."""
+    """How often the deviation of Lemma 12 exceeds its bound, with 4 M as printed and with K M; scores all 2 or -2."""
     low, high = np.log1p(np.exp([-2.0, 2.0]))
     values = low + (n_classes - 1) * high, high + (n_classes - 1) * low
     share = np.random.default_rng(0).binomial(n, 0.5, size=2000) / n

@@ -52,23 +52,11 @@ def check(
     Example: demur check apc+log --classes 8 --cost 0.2
     """
     costs: Any = _numbers("--cost", cost) if cost_matrix is None else _matrix(cost_matrix)
-    from demur.losses import resolve
-    from demur.losses.registry import load_object
     from demur.theory import calibration_function, check_calibration
 
-    given: Any = load_object(rule) if rule is not None and ":" in rule else rule
-    subject = resolve(loss, rule=given)
-    changes = {
-        "alpha": alpha,
-        "beta": beta if beta is None or beta.isalpha() else _numbers("--beta", beta),
-        "tau": tau,
-        "differentiable": False if kinks else None,
-    }
-    changes = {name: value for name, value in changes.items() if value is not None}
-    for name in changes.keys() - {field.name for field in dataclasses.fields(subject)}:
-        option = "kinks" if name == "differentiable" else name
-        raise InputError(f"{subject.name} has no {option}; leave --{option} out.")
-    subject = dataclasses.replace(subject, **changes)
+    subject = _changed(
+        loss, rule, {"alpha": alpha, "beta": beta, "tau": tau, "differentiable": False if kinks else None}
+    )
     report = check_calibration(subject, classes, costs, outputs=outputs, seconds=seconds)
     repaired = report.repair() if repair else None
     bounds = None
@@ -101,6 +89,22 @@ def check(
     if rule is None and outputs == classes + 1:
         note(f"no --rule was given; score {outputs} was taken for that of declining (reject-score).")
     raise typer.Exit(EXIT_CODES[report.verdict])
+
+
+def _changed(loss: str, rule: str | None, changes: dict[str, Any]) -> Any:
+    """Return the loss with its rule and with the parameters that were given."""
+    from demur.losses import resolve
+    from demur.losses.registry import load_object
+
+    given: Any = load_object(rule) if rule is not None and ":" in rule else rule
+    subject = resolve(loss, rule=given)
+    if changes["beta"] is not None and not changes["beta"].isalpha():
+        changes["beta"] = _numbers("--beta", changes["beta"])
+    changes = {name: value for name, value in changes.items() if value is not None}
+    for name in changes.keys() - {field.name for field in dataclasses.fields(subject)}:
+        option = "kinks" if name == "differentiable" else name
+        raise InputError(f"{subject.name} has no {option}; leave --{option} out.")
+    return dataclasses.replace(subject, **changes)
 
 
 def _numbers(option: str, text: str) -> float | list[float]:

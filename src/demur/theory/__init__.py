@@ -24,10 +24,15 @@ from demur.theory.excess_bounds import (
     excess_risk_bound,
     table_one,
 )
-from demur.theory.order import OrderReport, is_order_preserving
 from demur.theory.pointwise_risk import minimise_pointwise_risk, pointwise_risk
 from demur.theory.repair import Repair
-from demur.theory.theorem_four import TheoremFour, beta_bounds, numeric_beta_bounds
+from demur.theory.theorem_four import (
+    OrderReport,
+    TheoremFour,
+    beta_bounds,
+    is_order_preserving,
+    numeric_beta_bounds,
+)
 from demur.theory.witness import Witness
 
 __all__ = [

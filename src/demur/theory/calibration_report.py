@@ -454,7 +454,7 @@ So a minimiser of the risk takes a decision that costs more than the best one.
 """
 SCRIPT = '''"""{headline}
 
-Checks the counterexample: the scores take a wrong decision, and no scores found by 200 searches decide rightly with as
+Checks the counterexample: the scores take a wrong decision, and no scores found by 40 searches decide rightly with as
 small a risk. It needs numpy, scipy and torch. Decisions are class numbers, and the number of classes for rejecting.
 """
 
@@ -498,7 +498,7 @@ def barred(trial):
 rng = np.random.default_rng(0)
 trials = [scale * rng.normal(size=len(scores)) for scale in (0.3, 1, 3, 10, 30) for _ in range(2000)]
 trials += [scores + scale * rng.normal(size=len(scores)) for scale in (0.1, 0.3, 1, 3) for _ in range(2000)]
-inside = sorted((trial for trial in trials if decided(trial) == best), key=risk)[:200]
+inside = sorted((trial for trial in trials if decided(trial) == best), key=risk)[:40]
 found = min([np.inf, *(minimize(barred, trial, method="Nelder-Mead").fun for trial in inside)])
 print(f"risk with the wrong decision {{least:.12g}}")
 print(f"least risk with the right one {{found:.12g}} (claimed: {{claimed:.12g}})")

@@ -312,10 +312,9 @@ def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) 
             cost = model.fit_cost_
             words = f"Answers by the rule of {model.loss_.name}, trained for the cost {cost:g}."
     else:
-        proba = option_proba(graph, X, model)
+        proba = scores = option_proba(graph, X, model)
         if type(model.rule_) is Relinked:
-            proba = graph.traced(model.rule_.link, (proba, (2, len(classes))))[0]
-        scores = proba
+            scores = graph.traced(model.rule_.link, (proba, (2, len(classes))))[0]
         threshold, words, cost = _threshold(graph, model.rule_, model.cost)
         if type(model.rule_) is CostMatrix:  # what each answer saves on average, compared with declining
             costs = _one_for_all(model.rule_.costs, 2)
