@@ -293,9 +293,10 @@ class Search:
             return False
         eta = torch.full((2, subject.n_classes), 0.01 / subject.n_classes, dtype=torch.float64)
         eta[0], eta[1, 0] = 1 / subject.n_classes, 1 - eta[1, 1:].sum()
-        excess = torch.stack([target.excess(subject.decide(scores), row) for row in eta])
+        decided = subject.decide(scores)
+        excess = torch.stack([target.excess(decided, row.expand(len(scores), -1)) for row in eta])
         row, at = divmod(int(excess.argmax()), len(scores))
-        best, taken = int(target.best(eta[row])), int(subject.decide(scores[at : at + 1])[0])
+        best, taken = int(target.best(eta[row])), int(decided[at])
         costs, risk = (
             target.expected(eta[row]),
             float(weigh(each[0], eta[row]) * subject.scale.unit + subject.scale.offset),
