@@ -1,4 +1,4 @@
-"""Intents of CLINC150 with out-of-scope rows: accuracy in scope, AUROC of out of scope, and the mean cost.
+"""Intents of CLINC150 with out-of-scope rows: accuracy in scope, AUROC of out-of-scope detection, and the mean cost.
 
 Declining costs c, a wrong answer 1, and every answer to an out-of-scope row is wrong. The model is
 ``RejectOption("auto")`` with all its defaults but the time budget; nothing is chosen on the test rows.

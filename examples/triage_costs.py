@@ -1,4 +1,4 @@
-"""Mistakes that are not all alike: a cost matrix for triage, with a column for asking a doctor.
+"""Mistakes with different costs: a cost matrix for triage, with a column for asking a doctor.
 
 The data are scikit-learn's breast cancer cells. The costs are invented; the point is where they go.
 """

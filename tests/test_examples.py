@@ -81,7 +81,7 @@ def llm_log_probabilities(text):
     plain, calibrated = (float(found) for found in re.findall(r"([\d.]+) per 100 tickets", text))
     everything = float(re.findall(r"([\d.]+) if it answered all", text)[0])
     assert calibrated < plain < everything
-    assert "taken for log-probabilities" in text
+    assert "read as log-probabilities" in text
 
 
 def serve_your_model(text):

@@ -125,7 +125,7 @@ def test_one_row_at_a_time_is_all_at_once(usual):
         assert np.array_equal(usual.novel(rows, rate), one_by_one)
 
 
-def test_rows_of_one_block_are_judged_from_the_others():
+def test_rows_of_one_block_are_scored_from_the_other_blocks():
     """Each row twice: from its copy every row is at a distance of 0, and nothing new would ever be ordinary."""
     rng = np.random.default_rng(3)
     rows = np.repeat(rng.normal(size=(100, 3)), 2, axis=0)
@@ -265,7 +265,7 @@ ODD = pa.table(
 )
 
 
-def test_tables_say_which_columns_are_odd(model):
+def test_the_reason_names_the_unusual_columns(model):
     answers = model.answers(ODD)
     assert answers.column("reason").to_pylist()[:4] == [None, "novel: size, shop, when", "novel: shop", "novel: when"]
     assert answers.column("rejected").to_pylist()[:4] == [False, True, True, True]

@@ -33,8 +33,6 @@ from demur.paper.records import Environment, StoreError, describe_environment
 from demur.paper.trial_means import METRICS, Agreement, Numbers, Value, tolerance
 from demur.paper.trials import Answerer, Split, TrialGrid, count, make_grid, split_rows
 from demur.training import MLP, Job, NetworkSpec, Trained, TrainingData, resolve_device, train_all
-from demur.training.jobs import Decay
-from demur.training.mlp import Initialisation
 from demur.training.training_step import stacked_loss
 from demur.whole_file import write_whole
 from demur.workers import connect_dask
@@ -64,23 +62,15 @@ class SearchProtocol(BenchmarkProtocol):
 
     Parameters
     ----------
-    decay : {"l2", "decoupled"}
-        Weight decay as a penalty in the gradient, or decoupled from it.
-    initialisation : {"torch", "glorot", "he", "lecun"}
     refit : {"no", "yes"}
         Whether the chosen network is trained again on all training rows.
     """
 
-    decay: str = "l2"
-    initialisation: str = "torch"
     refit: str = "no"
 
     def spec(self) -> dict[str, Any]:
-        """Return everything that decides the outcome of one trial; the additional settings unless they are default."""
-        usual = SearchProtocol()
-        added = {name: getattr(self, name) for name in ("decay", "initialisation", "refit")}
-        kept = {name: value for name, value in super().spec().items() if name not in added}
-        return kept | {name: value for name, value in added.items() if value != getattr(usual, name)}
+        """Return everything that decides the outcome of one trial; ``refit`` unless it is "no"."""
+        return {name: value for name, value in super().spec().items() if (name, value) != ("refit", "no")}
 
 
 SCALINGS = ("standard", "range", "unit", "none")
@@ -94,18 +84,15 @@ def _space() -> tuple[SearchProtocol, ...]:
     """Lay out the protocols; "source" mixes scalings that are trained anyway."""
     found = [_base(scaling=s, batch_size=b) for s in (*SCALINGS, "source") for b in (32, 64, 128, 256, 512)]
     found += [_base(scaling=s, learning_rate=r) for s in SCALINGS for r in (1e-4, 3e-4, 3e-3, 1e-2)]
-    found += [_base(scaling=s, decay="decoupled") for s in (*SCALINGS, "source")]
-    found += [_base(scaling=s, initialisation=i) for s in ("range", "unit") for i in ("glorot", "he", "lecun")]
     found += [_base(scaling=s, refit="yes") for s in (*SCALINGS, "source")]
     with_and_without: list[dict[str, Any]] = [{"batch_size": size} for size in (100, 128, 150, 200)]
     with_and_without += [{"epochs": 100}, {"validation": "source"}]
     of_its_own = [{"refit": refit, **one} for refit in ("no", "yes") for one in with_and_without]
     of_its_own += [{"batch_size": size} for size in (32, 64, 256, 512)]
     of_its_own += [{"learning_rate": rate} for rate in (3e-4, 5e-4, 3e-3)]
-    of_its_own += [{"initialisation": kind} for kind in ("glorot", "he", "lecun")]
     of_its_own += [{"validation_fraction": 0.3, "batch_size": size} for size in (100, 128)]
     of_its_own += [{"validation": "source", "batch_size": 100}, {"batch_size": 256, "learning_rate": 2e-3}]
-    of_its_own += [{"decay": "decoupled"}, *({"scaling": scaling} for scaling in SCALINGS)]
+    of_its_own += [{"scaling": scaling} for scaling in SCALINGS]
     of_its_own += [{"scaling": "unit", "refit": "yes"}]
     found += [_base(rejector="separate", **{"scaling": "source", **settings}) for settings in of_its_own]
     found += [_base(scaling="source", validation="source")]
@@ -441,16 +428,19 @@ def _train(
         for loss, grid in zip(losses, grids, strict=True)
     ]
     return train_all(
-        jobs, epochs=protocol.epochs, batch_size=protocol.batch_size, learning_rate=protocol.learning_rate,
-        decay=cast(Decay, protocol.decay), device=device,
-    )  # fmt: skip
+        jobs,
+        epochs=protocol.epochs,
+        batch_size=protocol.batch_size,
+        learning_rate=protocol.learning_rate,
+        device=device,
+    )
 
 
 def _network(problem: Problem, loss: Loss, protocol: SearchProtocol) -> MLP:
     own_units = loss.has_rejector and protocol.rejector == "separate"
     n_hidden = (2 if own_units else 1) * protocol.hidden_units
     sizes = (problem.X.shape[1], n_hidden, loss.n_outputs(problem.n_classes))
-    return MLP(sizes, cast(Initialisation, protocol.initialisation), own_units)
+    return MLP(sizes, own_units)
 
 
 def _candidates(grid: TrialGrid, costs: Sequence[float]) -> list[Answerer]:

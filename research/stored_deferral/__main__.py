@@ -18,10 +18,10 @@ from pyarrow import csv
 
 from demur.array_types import AnyArray, ByName
 from demur.deferral import DeferOption, Expert, StoredProbabilities, Votes
-from demur.paper.deferral_experiment import figures_of, with_spread
 from demur.paper.pages import markdown_table
 from demur.paper.records import append_line, describe_environment, read_lines
 from demur.whole_file import write_whole
+from research.joint_deferral.__main__ import figures_of, with_spread
 
 Floats = NDArray[np.float64]
 WRAPPED = "DeferOption"

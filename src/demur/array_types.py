@@ -1,4 +1,4 @@
-"""Names for what enters and leaves: arrays, tables of features, other people's estimators, labels and prices.
+"""Type aliases for arrays, tables of features, estimators, labels and prices.
 
 scikit-learn takes tables of any library and has no types of its own; these names say which untyped thing is meant.
 """

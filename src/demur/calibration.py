@@ -1,4 +1,4 @@
-"""Calibration of probabilities: of the answers given with a probability of 80 %, four in five are right."""
+"""Calibration of probabilities, so that answers with a probability of 80 % are right in 80 % of the cases."""
 
 import warnings
 from typing import Any, ClassVar, Self

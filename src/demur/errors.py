@@ -29,4 +29,4 @@ class InputTypeError(UserError, TypeError):
 
 
 class MissingExtraError(UserError, ImportError):
-    """An optional package is not installed; the message names the extra that brings it."""
+    """An optional package is not installed; the message names the extra to install."""

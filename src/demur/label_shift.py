@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from demur.errors import InputError
 from demur.rules import check_rows
 
-__all__ = ["LabelShift", "LabelShiftWarning", "correct_proba", "estimate_prior"]
+__all__ = ["LabelShift", "LabelShiftWarning", "correct_proba"]
 
 Floats = NDArray[np.float64]
 
@@ -57,25 +57,6 @@ def correct_proba(proba: ArrayLike, train_prior: ArrayLike, new_prior: ArrayLike
             "give that class a positive frequency, or calibrate the probabilities."
         )
     return np.asarray(weighted / sums)
-
-
-def estimate_prior(proba: ArrayLike, train_prior: ArrayLike) -> Floats:
-    """Return the class frequencies among unlabelled rows; :class:`LabelShift` also says how precise they are.
-
-    Parameters
-    ----------
-    proba, train_prior
-        As for :class:`LabelShift`.
-
-    Examples
-    --------
-    Certain probabilities are simply counted:
-
-    >>> estimate_prior([[1, 0], [0, 1], [0, 1], [0, 1]], [0.5, 0.5])
-    array([0.25, 0.75])
-    """
-    values, old = _check(proba, train_prior)
-    return _most_likely(values / old, old)
 
 
 class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -126,7 +107,7 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         proba : array of shape (n, n_classes)
             Calibrated probabilities of the new rows, as the model gives them.
         y : ignored
-            The rows have no labels; here so that all calibrators are called alike.
+            Not used; present so that all calibrators have the same signature.
 
         Warns
         -----

@@ -81,8 +81,6 @@ class TrainingRows:
     indicators : array of int, shape (n, 2)
         The categories that have a coordinate: position of the column, and code.
     kept : array of shape (n_kept, n_coordinates)
-    squares : array of shape (n_kept,)
-        The squared length of each kept row.
     """
 
     typical: Floats
@@ -94,13 +92,12 @@ class TrainingRows:
     seen: Mask
     indicators: Ints
     kept: Floats
-    squares: Floats
 
     @classmethod
     def learn(cls, X: Floats, is_categorical: Mask, rng: np.random.Generator) -> "TrainingRows":
         """Learn ranges and categories from training rows, and keep some of the rows in random order."""
         numeric, categorical = np.flatnonzero(~is_categorical), np.flatnonzero(is_categorical)
-        low, first, typical, last, high = np.array([_quantiles(column) for column in X.T]).T
+        low, first, typical, last, high = _quantiles(X)
         unit = np.where(high > low, high - low, np.maximum(np.abs(low), 1.0))
         body = np.where(last > first, last - first, unit)[numeric]
         start, end = (np.arcsinh((edge - typical)[numeric] / body) for edge in (low, high))
@@ -112,50 +109,70 @@ class TrainingRows:
         indicators = np.argwhere(seen & (np.cumsum(seen, axis=1) <= _MOST_INDICATORS))
         indicators[:, 0] = categorical[indicators[:, 0]]
         n_kept = max(_FEWEST_KEPT, min(_MOST_KEPT, _MOST_NUMBERS // max(len(numeric) + len(indicators), 1)))
-        nothing = np.empty((0, 0))
         width = np.where(end > start, end - start, 1.0)
-        ranges = cls(typical, numeric, categorical, body, start, width, seen, indicators, nothing, nothing)
-        kept = ranges.points(X[rng.permutation(len(X))[:n_kept]])
-        return replace(ranges, kept=kept, squares=(kept**2).sum(axis=1))
+        ranges = cls(typical, numeric, categorical, body, start, width, seen, indicators, np.empty((0, 0)))
+        return replace(ranges, kept=ranges.points(X[rng.permutation(len(X))[:n_kept]]))
 
     @np.errstate(over="ignore")
-    def points(self, X: Floats) -> Floats:
-        """Return the coordinates of rows: scaled numbers and indicators of categories."""
-        filled = np.where(np.isnan(X), self.typical, X)
-        numbers = filled[:, self.numeric] - self.typical[self.numeric]
-        scaled = (np.arcsinh(numbers / self.body) - self.start) / self.width
-        scaled = np.minimum(np.maximum(scaled, -_FURTHEST), _FURTHEST)
+    def points(self, X: Any) -> Any:
+        """Return the coordinates of rows, an array or a tensor: scaled numbers and indicators of categories."""
+        library = library_of(X)
+        typical, numeric, body, start, width = map(
+            library.asarray, (self.typical, self.numeric, self.body, self.start, self.width)
+        )
+        filled = library.where(library.isnan(X), typical, X)
+        scaled = (_arcsinh((filled[:, numeric] - typical[numeric]) / body) - start) / width
+        scaled = library.clip(scaled, -_FURTHEST, _FURTHEST)
         if not len(self.indicators):
             return scaled
-        return np.hstack([scaled, _HALF * (filled[:, self.indicators[:, 0]] == self.indicators[:, 1])])
+        column, code = library.asarray(self.indicators.T.copy())
+        values = filled[:, column]
+        return library.concatenate([scaled, library.where(values == code, _HALF, library.zeros_like(values))], 1)
 
     def nearest(self, points: Floats, enough: float = 0.0) -> Floats:
-        """Return the squared distance of each point to the nearest kept row, or to any row within ``enough``."""
-        found = self._least(points, slice(0, _FIRST))
-        left = np.flatnonzero(found > enough)
-        if len(left) and len(self.kept) > _FIRST:
-            found[left] = np.minimum(found[left], self._least(points[left], slice(_FIRST, None)))
-        return found
-
-    def _least(self, points: Floats, rows: slice) -> Floats:
-        kept, squares = self.kept[rows].T, self.squares[rows]
-        pieces = [points[start : start + _PIECE] for start in range(0, max(len(points), 1), _PIECE)]
-        found = np.concatenate([(squares - 2 * (piece @ kept)).min(axis=1) for piece in pieces])
-        found += np.einsum("ij,ij->i", points, points)
+        """Return the squared distance of each point to the nearest kept row, or 0 if a row is within ``enough``."""
+        found = np.zeros(len(points))
+        for start in range(0, len(points), _PIECE):
+            piece = slice(start, start + _PIECE)
+            some = points[piece]
+            near = _least(some.astype(np.float32), self.kept[:_FIRST].astype(np.float32))
+            room = 1e-5 * (enough + some.shape[1] + np.einsum("ij,ij->i", some, some))  # for rounding
+            left = np.flatnonzero(near > enough - room)
+            if len(left):
+                found[piece][left] = _least(some[left], self.kept)
         found[found < _ZERO] = 0.0
         return found
 
-    def outside(self, X: Floats, points: Floats) -> Floats:
-        """Return how far each value lies outside: by its scaled value beyond [0, 1], 2 for an unseen category."""
-        found = np.zeros(X.shape)
-        scaled = points[:, : len(self.numeric)]
-        found[:, self.numeric] = np.maximum(np.maximum(-scaled, scaled - 1), 0.0)
-        if len(self.categorical):
-            codes = X[:, self.categorical]
-            inside = (codes >= 0) & (codes < self.seen.shape[1])
-            known = self.seen[np.arange(len(self.categorical)), np.where(inside, codes, 0).astype(np.int64)]
-            found[:, self.categorical] = np.where(np.isnan(codes) | (inside & known), 0.0, _PER_UNSEEN)
-        return found
+    def outside(self, X: Any, points: Any) -> Any:
+        """Return how far each value lies outside: by its scaled value beyond [0, 1], 2 for an unseen category.
+
+        The columns of numbers come first, and then the categorical ones.
+        """
+        library, scaled = library_of(X), points[:, : len(self.numeric)]
+        found = [library.clip(library.maximum(-scaled, scaled - 1), 0.0, None)]
+        for column, seen in zip(self.categorical.tolist(), self.seen, strict=True):
+            codes = X[:, column, None]
+            known = _is_in(codes, np.flatnonzero(seen)) | library.isnan(codes)
+            found.append(library.where(known, library.zeros_like(codes), _PER_UNSEEN))
+        return library.concatenate(found, 1)
+
+
+def _arcsinh(z: Any) -> Any:
+    if library_of(z) is np:
+        return np.arcsinh(z)
+    return z.sign() * (z.abs() + (z**2 + 1).sqrt()).log()  # ONNX Runtime has no arcsinh in double precision
+
+
+def _is_in(codes: Any, known: Ints) -> Any:
+    if library_of(codes) is np:
+        return np.isin(codes, known)
+    return (codes == library_of(codes).asarray(known)).any(axis=1, keepdims=True)  # no isin in ONNX
+
+
+def _least(points: Any, rows: Any) -> Any:
+    """Return the squared distance of each point to the nearest of the rows."""
+    lengths = (rows * rows).sum(axis=1) - 2 * points @ rows.T
+    return library_of(points).amin(lengths, axis=1) + (points * points).sum(axis=1)
 
 
 class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -261,26 +278,10 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
         The service computes this in its ONNX graph, and asks :meth:`novel` about the other rows alone.
         """
-        library, training = library_of(X), self.training_rows_
-        most_outside, radius = self._limits(self.rate)
-        names = ("typical", "numeric", "body", "start", "width", "kept", "squares")
-        typical, numeric, body, start, width, kept, squares = (
-            library.asarray(getattr(training, name)[:_FIRST] if name in names[5:] else getattr(training, name))
-            for name in names
-        )
-        filled = library.where(library.isnan(X), typical, X)
-        ratio = (filled - typical)[:, numeric] / body
-        scaled = library.sign(ratio) * library.log(library.abs(ratio) + library.sqrt(ratio**2 + 1))  # ONNX lacks asinh
-        points = library.clip((scaled - start) / width, -_FURTHEST, _FURTHEST)
-        outside = library.clip(library.maximum(-points, points - 1), 0.0, None).sum(axis=1)
-        for column, seen in zip(training.categorical.tolist(), training.seen, strict=True):
-            known = (X[:, column, None] == library.asarray(np.flatnonzero(seen))).any(axis=1)
-            outside = outside + library.where(known | library.isnan(X[:, column]), 0.0, _PER_UNSEEN)
-        column, code = library.asarray(training.indicators.T.copy())
-        indicators = library.where(filled[:, column] == code, _HALF, 0.0 * filled[:, column])
-        points = library.concatenate([points, indicators], 1)
-        nearest = library.amin(squares - 2 * points @ kept.T, axis=1) + (points * points).sum(axis=1)
-        return (nearest > radius**2) | (outside > most_outside)
+        training, (most_outside, radius) = self.training_rows_, self._limits(self.rate)
+        points = training.points(X)
+        nearest = _least(points, library_of(X).asarray(training.kept[:_FIRST]))
+        return (nearest > radius**2) | (training.outside(X, points).sum(axis=1) > most_outside)
 
     def p_values(self, X: ArrayLike) -> Floats:
         """Return the p-value of each row: the share of rows with at least its score, the row itself included."""
@@ -292,8 +293,9 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def outside(self, X: ArrayLike) -> Mask:
         """Return which values lie beyond the range of training, or are unseen categories."""
-        rows = self._checked(X)
-        return np.asarray(self.training_rows_.outside(rows, self.training_rows_.points(rows)) > _ZERO)
+        rows, training = self._checked(X), self.training_rows_
+        order = np.argsort(np.concatenate([training.numeric, training.categorical]))
+        return np.asarray(training.outside(rows, training.points(rows))[:, order] > _ZERO)
 
     def explain(self) -> str:
         """Describe which rows are called novel, and how often by mistake."""
@@ -352,10 +354,9 @@ def _parts(training: TrainingRows, rows: Floats) -> tuple[Floats, Floats]:
     return np.sqrt(training.nearest(points)), training.outside(rows, points).sum(axis=1)
 
 
-def _quantiles(column: Floats) -> tuple[float, ...]:
-    """Return the least value, the 1 %, 50 % and 99 % quantiles of some rows, and the largest; zeros of no value."""
-    held = column[~np.isnan(column)]
-    if not len(held):
-        return (0.0,) * 5
-    some = held[:: 1 + len(held) // _ROWS_FOR_QUANTILES]
-    return (held.min(), *np.quantile(some, (0.01, 0.5, 0.99), method="lower"), held.max())
+def _quantiles(X: Floats) -> Floats:
+    """Return minimum, 1 % quantile, median, 99 % quantile and maximum of each column, without missing values."""
+    some = np.sort(X[:: 1 + len(X) // _ROWS_FOR_QUANTILES], axis=0)  # NaN comes last
+    last = np.maximum((~np.isnan(some)).sum(axis=0) - 1, 0)
+    middle = [some[(share * last).astype(np.int64), np.arange(X.shape[1])] for share in (0.01, 0.5, 0.99)]
+    return np.asarray(np.nan_to_num([np.fmin.reduce(X), *middle, np.fmax.reduce(X)]), dtype=np.float64)

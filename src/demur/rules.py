@@ -88,7 +88,7 @@ class Decision(Generic[Array]):
 
     @property
     def reason(self) -> NDArray[np.str_]:
-        """Why each example is declined: "novel" (unlike those of training), "out of scope", "ambiguous", or "".
+        """Why each example is declined: "novel" (unlike the training rows), "out of scope", "ambiguous", or "".
 
         It is out of scope where that is likelier than not, or where it would be answered if it were known to be in
         scope; else it is ambiguous, between classes.
@@ -452,7 +452,7 @@ class Relinked(Rule):
 
     >>> rule = Relinked(cost=0.2, form="power", slope=0.5)
     >>> rule.link(np.array([[0.81, 0.18, 0.01]])).round(3)
-    array([[0.634, 0.299, 0.07 ]])
+    array([[0.632, 0.298, 0.07 ]])
     >>> rule.decide([[0.81, 0.18, 0.01], [0.98, 0.01, 0.01]]).reject
     array([ True, False])
     """

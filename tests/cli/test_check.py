@@ -127,7 +127,7 @@ def test_any_number_of_scores(demur, folder):
     assert "with 4 scores" in result.stdout
     plain = demur("own.py:four", "--outputs", 4, "--classes", 3, "--cost", 0.2, cwd=folder)
     assert plain.returncode == 0, plain.stderr
-    assert "score 4 was taken for that of declining" in plain.stderr
+    assert "score 4 was used as the score of declining" in plain.stderr
     assumed = demur(*call, cwd=folder)
     assert assumed.returncode in (3, 4)
     assert "never answered class 2" in assumed.stderr

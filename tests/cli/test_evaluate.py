@@ -69,7 +69,7 @@ def test_the_report_is_written_once(demur, pets, tmp_path):
     call = ("evaluate", pets / "model", pets / "new.csv", "--report", tmp_path / "report.html")
     result = demur(*call)
     assert result.code == 0, result
-    assert "How it does on 500 rows" in result.text
+    assert "Results on 500 rows" in result.text
     page = (tmp_path / "report.html").read_text()
     assert "new.csv" in page
     assert "exists already" in demur(*call).complaint
@@ -88,7 +88,7 @@ def test_the_report_is_written_once(demur, pets, tmp_path):
         ("a,b,kind,y,z\n1,2,red,cat,5\n", "extra 'z'"),
     ],
 )
-def test_tables_that_cannot_judge_are_refused(demur, pets, text, words, tmp_path):
+def test_tables_that_cannot_be_evaluated_are_refused(demur, pets, text, words, tmp_path):
     (tmp_path / "new.csv").write_text(text)
     assert words in demur("evaluate", pets / "model", tmp_path / "new.csv").complaint
 

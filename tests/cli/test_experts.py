@@ -51,7 +51,7 @@ def decisions(path):
     return pacsv.read_csv(path, convert_options=pacsv.ConvertOptions(strings_can_be_null=True)).to_pydict()
 
 
-def test_answers_are_not_features_and_the_system_is_judged(place):
+def test_answers_are_not_features_and_the_system_is_evaluated(place):
     found = json.loads((place / "fit.json").read_text())
     model = load(place / "model")
     assert model.schema.names == ("temp", "pulse")
@@ -72,7 +72,7 @@ def test_evaluate_says_who_is_asked_and_what_else_would_cost(demur, place):
     for part in ("System risk", "System accuracy", "Error rate", "nurse", "consultant", "risk if always"):
         assert part in words
     assert "itself and asks nurse about" in words
-    assert "no answer of the expert who is asked: expected mistakes count there" in words
+    assert "the asked expert's answer is missing; the expected error is used" in words
 
 
 def test_evaluate_against_a_count_by_hand(demur, place, tmp_path):
@@ -155,7 +155,7 @@ def test_limits_are_part_of_the_model(demur, place, tmp_path):
     assert "lift limits of experts" in refused.complaint
 
 
-def test_odd_names_numbers_as_classes_and_several_people(demur, tmp_path):
+def test_unusual_names_numbers_as_classes_and_several_people(demur, tmp_path):
     """Column names with the option's own signs, spaces and umlauts; classes 0 and 1; two people as one expert."""
     table = rows(300)
     said = np.array([{"sick": "1.0", "well": "0.0", "": ""}[one] for one in table["nurse_says"]])
@@ -206,7 +206,7 @@ def test_an_expert_who_is_the_label_is_worth_a_note(demur, place, tmp_path):
         (["--expert", "nurse=0.05"], "--expert must be NAME=COLUMN:PRICE"),
         (["--expert", "nurse"], "--expert must be NAME=COLUMN:PRICE"),
         (["--expert", "=nurse_says:0.1"], "--expert must be NAME=COLUMN:PRICE"),
-        (["--expert", "nurse=nurse_says:cheap"], "ends in 'cheap', which is not a number"),
+        (["--expert", "nurse=nurse_says:cheap"], "--expert: 'cheap' is not a number"),
         (["--expert", "nurse=nurse_says:-0.1"], "got -0.1"),
         (["--expert", "nurse=nurse_says:nan"], "got nan"),
         (["--expert", "nurse=nurse_says:inf"], "got inf"),
@@ -238,7 +238,7 @@ def test_an_expert_who_is_the_label_is_worth_a_note(demur, place, tmp_path):
             [*EXPERTS, "--capacity", "nurse=2.5"],
             "must be a whole number of rows, or a share of them in [0, 1), got 2.5",
         ),
-        ([*EXPERTS, "--capacity", "nurse=many"], "ends in 'many', which is not a number"),
+        ([*EXPERTS, "--capacity", "nurse=many"], "--capacity: 'many' is not a number"),
         ([*EXPERTS, "--capacity", "nurse"], "--capacity must be NAME=NUMBER"),
     ],
 )
@@ -275,7 +275,7 @@ def test_wrong_answers_are_refused_by_their_row(demur, tmp_path, change, words):
         ("predict", ["--capacity", "doctor=1"], "there is a limit for 'doctor'"),
         ("predict", ["--capacity", "doctor=none"], "there is a limit for 'doctor'"),
         ("evaluate", ["--price", "doctor=1"], "a price was given for 'doctor'"),
-        ("evaluate", ["--cost", "0.1"], "there is no one cost to judge this model by"),
+        ("evaluate", ["--cost", "0.1"], "this model cannot be evaluated at a single cost"),
     ],
 )
 def test_wrong_prices_and_limits_are_refused_in_words(demur, place, command, options, words):

@@ -38,7 +38,7 @@ def fit(demur, tmp_path):
     return call
 
 
-def test_the_summary_tells_the_story(fit, tmp_path):
+def test_the_summary_names_rows_classes_columns_and_results(fit, tmp_path):
     more = {"customer_id": [f"C{k}" for k in range(90)], "country": ["NL"] * 90}
     table = separable(pa.array(["cat", "dog", "owl"]), **more)
     labels = pa.array([None, None, *table["y"].to_pylist()[2:]])
@@ -47,10 +47,10 @@ def test_the_summary_tells_the_story(fit, tmp_path):
     words = " ".join(result.text.split())
     assert "trained on 70 rows of 3 classes" in words
     assert "2 rows without a label were left out." in words
-    assert "'customer_id' is set aside: it looks like an identifier" in words
-    assert "'country' is set aside: every value is 'NL'" in words
+    assert "'customer_id' is not used: it looks like an identifier" in words
+    assert "'country' is not used: every value is 'NL'" in words
     assert "Trained logistic regression" in words
-    assert "How it does on 18 held-out rows" in words
+    assert "Results on 18 held-out rows" in words
     assert all(word in words for word in ("Risk", "Coverage", "Accepted accuracy", "At cost 0.2, the model answers"))
     assert f"demur predict {tmp_path / 'model'}" in words
     counts = load(tmp_path / "model").facts["classes"]
@@ -142,15 +142,15 @@ def test_two_rows_are_too_few(fit, tmp_path):
     assert "2 different values in 2 rows" in complaint
 
 
-def test_without_held_out_rows_it_is_not_judged(fit, data, tmp_path):
+def test_without_held_out_rows_there_is_no_evaluation(fit, data, tmp_path):
     result = fit(data, "--holdout", "0")
     assert result.code == 0
     assert "trained on 90 rows" in result.text
-    assert "not judged" in result.text
+    assert "was not evaluated" in result.text
     assert "--report needs rows" in fit(data, "--force", "--holdout", "0", "--report", tmp_path / "r.html").complaint
 
 
-def test_other_rows_judge_it(fit, tmp_path):
+def test_a_separate_table_evaluates_it(fit, tmp_path):
     """Labels 01 and 02 alone look like numbers; beside A3 in the training rows they were text."""
     table = separable(pa.array(["01", "02", "A3"]))
     lines = [f"{size},{y}" for size, y in zip(table["size"].to_pylist(), table["y"].to_pylist(), strict=True)]
@@ -194,7 +194,7 @@ def test_numbers_beyond_what_models_compare_are_missing(fit, tmp_path):
         (("--cost", "1.5"), "1.5"),
         (("--cost", "-0.1"), "-0.1"),
         (("--holdout", "1"), "--holdout must be a number"),
-        (("--coverage", "0.9", "--max-risk", "0.1"), "--coverage and --max-risk are different ways"),
+        (("--coverage", "0.9", "--max-risk", "0.1"), "--coverage and --max-risk are alternatives"),
         (("--coverage", "2"), "2"),
         (("--target", "Y"), "no column 'Y'"),
         (("--model", "hbg"), "did you mean 'hgb'?"),
@@ -210,17 +210,17 @@ def test_wrong_calls_are_one_sentence(fit, data, options, words, tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_read(demur, data):
     result = demur("fit", data, "--target", "no such column", "--out", data / "model")
-    assert "data.parquet is no folder that can be written to" in result.complaint
+    assert "data.parquet is not a folder that can be written to" in result.complaint
 
 
-def test_a_promise_that_cannot_be_made_is_refused(fit, data, tmp_path):
+def test_a_guarantee_that_cannot_be_given_is_refused(fit, data, tmp_path):
     complaint = fit(data, "--max-risk", "0.001").complaint
     assert "0.001" in complaint
     assert "rows" in complaint
     assert not (tmp_path / "model").exists()
 
 
-def test_a_promise_that_can_be_made_is_told(fit, tmp_path):
+def test_a_guarantee_is_printed(fit, tmp_path):
     result = fit(save_table(separable(pa.array(["cat", "dog"]), 400), tmp_path), "--max-risk", "0.2", "--delta", "0.1")
     assert result.code == 0, result
     assert "at most 0.2 of the answers given are wrong" in " ".join(result.text.split())
@@ -259,10 +259,10 @@ def test_a_cost_matrix_decides_and_is_accounted_for(demur, fit, tmp_path):
 @pytest.mark.parametrize(
     ("matrix", "words"),
     [
-        ("true,cat,reject\ncat,0,0.1\ndog,1,0.1\n", "no cost matrix of the classes 'cat', 'dog'"),
-        ("true,cat,dog,reject\ncat,0,1,0.1\n", "no cost matrix of the classes 'cat', 'dog'"),
-        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,\n", "a cell that is no cost"),
-        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,x,0,1\n", "a cell that is no cost"),
+        ("true,cat,reject\ncat,0,0.1\ndog,1,0.1\n", "not a cost matrix of the classes 'cat', 'dog'"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\n", "not a cost matrix of the classes 'cat', 'dog'"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,\n", "a cell that is not a number"),
+        ("true,cat,dog,reject\ncat,0,1,0.1\ndog,x,0,1\n", "a cell that is not a number"),
         ("true,cat,dog,reject\ncat,0,1,0.1\ncat,0,1,0.1\ndog,1,0,0.1\n", "one row for each class"),
         ("true,cat,dog,reject\ncat,0,1,0.1\ndog,1,0,inf\n", "must be finite"),
     ],

@@ -42,7 +42,7 @@ def test_a_pipeline_is_wrapped_and_used_by_every_command(demur, folder, tmp_path
     assert result.code == 0, result
     words = " ".join(result.text.split())
     assert "your own Pipeline (ColumnTransformer, LogisticRegression), 2 classes." in words
-    assert "'name' is set aside: the model was not fitted on it." in words
+    assert "'name' is not used: the model was not fitted on it." in words
     assert "Calibrated on 400 rows." in words
     decided = demur("predict", out, folder / "new.csv", "--proba", "--keep", "pet")
     assert decided.code == 0, decided
@@ -55,7 +55,7 @@ def test_a_pipeline_is_wrapped_and_used_by_every_command(demur, folder, tmp_path
     judged = demur("evaluate", out, folder / "rows.csv", "--report", tmp_path / "report.html", "--json")
     assert json.loads(judged.text)["n_rows"] == 400
     assert "your own Pipeline" in (tmp_path / "report.html").read_text()
-    assert "column 'pet' is read as it is" in demur("export", out, "--out", tmp_path / "no.onnx").complaint
+    assert "column 'pet' is passed unchanged" in demur("export", out, "--out", tmp_path / "no.onnx").complaint
 
 
 def test_a_model_that_was_saved_from_python_is_used_as_it_is(demur, folder):
@@ -76,7 +76,7 @@ def test_a_model_that_was_saved_from_python_is_used_as_it_is(demur, folder):
         ),
         (("wrap", "pipeline", "new.csv", "--out", "m", "--calibrate"), "there is no column 'class' to predict"),
         (("wrap", "pipeline", "new.csv", "--out", "m", "--coverage", "0.9"), "need labelled rows"),
-        (("wrap", "rule", "new.csv", "--out", "m"), "a Chow is no classifier"),
+        (("wrap", "rule", "new.csv", "--out", "m"), "a Chow is not a classifier"),
         (("wrap", "matrix", "new.csv", "--out", "m"), "was fitted on a matrix of 1 columns, and the table has"),
     ],
 )
@@ -116,8 +116,8 @@ def test_probabilities_are_enough(demur, said, tmp_path):
     words = " ".join(result.text.split())
     assert "trained on 360 rows of 4 classes" in words
     assert "Trained calibration of given log-probabilities" in words
-    assert "How it does on 90 held-out rows" in words
-    assert "taken for log-probabilities (none is above 0" in result.errors
+    assert "Results on 90 held-out rows" in words
+    assert "read as log-probabilities (none is above 0" in result.errors
     decided = demur("predict", out, said / "new.csv", "--keep", "ticket", "--proba")
     assert decided.text.splitlines()[0].startswith("ticket,prediction,rejected,confidence")
     assert len(decided.text.splitlines()) == 151
@@ -132,14 +132,14 @@ def test_what_the_numbers_are_may_be_said(demur, said, tmp_path):
     assert result.code == 0, result
     found = json.loads(result.text)
     assert (found["proba_kind"], found["rows_for_the_rule"]) == ("log-probabilities", 288)
-    assert "taken for" not in result.errors
+    assert "read as" not in result.errors
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (("said.csv", "--proba", "said.csv"), "cannot be given together"),
-        ((), "there is nothing to learn from"),
+        ((), "no data was given"),
         (("said.csv", "--proba-kind", "votes"), "--proba-kind needs --proba"),
         (("--proba", "said.csv", "--model", "lr"), "--proba and --model cannot be given together"),
         (("--proba", "said.csv", "--calibration", "platt"), "calibration must be"),

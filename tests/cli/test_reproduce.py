@@ -109,7 +109,7 @@ def test_published_figures_are_shown_beside_real_data_only(tmp_path):
         (["reproduce", "benchmark", "--protocol", "mine"], "unknown protocol 'mine'; there are ours and published"),
         ([*SMALL, "--scheduler", "slurm"], "scheduler must be 'local:N'"),
         ([*SMALL, "--tables-only"], "has no records of this"),
-        ([*SMALL, "--tables-only", "--records-only"], "choose one of them"),
+        ([*SMALL, "--tables-only", "--records-only"], "give only one of them"),
         ([*SMALL, "--methods", "mine.py:Loss"], "there is no file mine.py"),
         ([*SMALL, "--problems", "nowhere"], "unknown problem 'nowhere'; there are vehicle"),
         ([*SMALL, "--set", "epochs"], "--set takes NAME=VALUE"),

@@ -170,7 +170,7 @@ def test_the_numbers_of_each_type(values, expected):
     np.testing.assert_allclose(encoded_one(values), expected, rtol=1e-12)
 
 
-def test_batches_and_chunked_tables_encode_alike():
+def test_batches_and_chunked_tables_encode_the_same():
     schema, table = learn_one(["a", None, "b", "a"] * 10)
     parts = [schema.encode(batch) for batch in table.to_batches(max_chunksize=7)]
     again = pa.concat_tables([table.slice(0, 11), table.slice(11)])

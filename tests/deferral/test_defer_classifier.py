@@ -102,7 +102,6 @@ def test_losses_without_probabilities_say_so(fitted):
     assert model.decide(X).costs is None
     assert not hasattr(model, "predict_proba")
     assert not hasattr(model, "predict_right")
-    assert model.decision_function(X).shape == (len(X),)
     for call, message in (
         (lambda: model.decide(X, prices={"nurse": 0.1}), "trained for the prices"),
         (lambda: model.decide(X, capacity=Capacity({"nurse": 10})), "a capacity needs"),

@@ -118,9 +118,9 @@ def test_one_more_action_never_raises_the_expected_cost():
 
 @pytest.mark.parametrize("price", [0.0, pytest.param(0.05, marks=pytest.mark.slow)])
 def test_a_useless_expert_costs_nothing(price):
-    """Over ten draws the system's true cost with dice beside the nurse is that without, up to noise."""
+    """Over six draws the system's true cost with dice beside the nurse is that without, up to noise."""
     difference = []
-    for seed in range(10):
+    for seed in range(6):
         X, y, good, _ = problem(600, seed)
         dice = np.random.default_rng(seed + 100).integers(0, 2, 600)
         X_new, y_new, good_new, _ = problem(2000, seed + 1000)
@@ -195,17 +195,12 @@ def test_gaps_may_be_written_in_any_way():
 
 
 def test_several_people_behind_one_expert():
-    """Three people of 0.7: one of them is right in 0.7 of the rows, their majority in 0.784."""
+    """Three people of 0.7: one of them is right in 0.7 of the rows."""
     rng = np.random.default_rng(0)
     X, y, _, _ = problem(6000)
     people = np.where(rng.random((6000, 3)) < 0.7, y[:, None], 1 - y[:, None])
     one = DeferOption(GaussianNB(), {"team": 0.0}).fit(X, y, answers={"team": people})
-    all_three = DeferOption(GaussianNB(), {"team": Expert(0.0, majority=True)}).fit(X, y, answers={"team": people})
     assert one.predict_right(X).mean() == pytest.approx(0.7, abs=0.015)
-    assert all_three.predict_right(X).mean() == pytest.approx(0.784, abs=0.015)
-    said = all_three.predict(X, answers={"team": people}, prices={"team": 0.0})
-    asked = all_three.decide(X).reject
-    assert (said[asked] == (people[asked].mean(axis=1) > 0.5)).all()
 
 
 def test_predict_takes_the_answer_of_who_is_asked():

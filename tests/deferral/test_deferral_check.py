@@ -35,7 +35,7 @@ def stands(report, loss):
 @pytest.mark.parametrize("name", ["ms", "ova", "decoupled", "two-stage"])
 def test_proper_losses_are_calibrated(name):
     prices = [0.05, 0.2]
-    report = check_deferral(name, 3, len(prices), prices)
+    report = check_deferral(name, 2, len(prices), prices)
     assert report.verdict == "calibrated"
     assert report.search.n_right > 200
     assert "calibrated for deferral" in str(report)
@@ -145,10 +145,13 @@ class _Entangled(TwoStageDeferral):
         return super().forward(scores, y) * (1 + torch.softmax(scores[..., : 1 - y.shape[-1]], -1).amax(-1))
 
 
-def test_a_second_stage_of_ones_own_is_what_is_checked():
-    assert check_deferral(_OwnSecondStage(), 3).verdict == "calibrated"
-    assert check_deferral(_Entangled(), 3).verdict == "calibrated"
-    for loss in (_OwnSecondStage(0.7), _OwnLink()):
-        report = check_deferral(loss, 3)
-        assert report.verdict == "refuted"
-        stands(report, loss)
+@pytest.mark.parametrize("loss", [_OwnSecondStage(0.7), pytest.param(_OwnLink(), marks=pytest.mark.slow)])
+def test_a_second_stage_of_ones_own_is_what_is_checked(loss):
+    report = check_deferral(loss, 3)
+    assert report.verdict == "refuted"
+    stands(report, loss)
+
+
+@pytest.mark.parametrize("loss", [_OwnSecondStage(), _Entangled()])
+def test_a_sound_second_stage_of_ones_own_is_calibrated(loss):
+    assert check_deferral(loss, 2).verdict == "calibrated"

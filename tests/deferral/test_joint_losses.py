@@ -1,8 +1,10 @@
 """Laws that hold for every registered joint loss."""
 
+import re
 from dataclasses import fields
 from itertools import product
 from math import log
+from pathlib import Path
 
 import pytest
 import torch
@@ -271,3 +273,14 @@ def test_a_loss_of_ones_own(tmp_path):
     )
     assert resolve_joint(f"{file}:Mine").name == "mine"
     assert isinstance(resolve_joint(AsymmetricDeferral), JointLoss)
+
+
+def test_the_page_on_deferral_has_a_row_for_each_joint_loss():
+    page = (Path(__file__).parents[2] / "docs" / "deferral.md").read_text().split("## On a problem")[0]
+    rows = {re.findall("`(.+?)`", row)[0]: row.split("|") for row in page.splitlines() if row.startswith("| `")}
+    assert sorted(rows) == ALL
+    for name, row in rows.items():
+        loss = get_joint(name)
+        assert row[3].strip().startswith("calibrated" if loss.calibrated else "refuted")
+        assert row[4].strip() == ("in the training" if loss.trained_for_prices else "when deciding")
+        assert (row[5].strip() == "none") != loss.has_estimates

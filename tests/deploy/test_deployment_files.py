@@ -33,7 +33,7 @@ def check_call(words):
     return command.make_context("serve", list(words[1:]))
 
 
-def test_the_image_runs_the_service_as_nobody_in_particular():
+def test_the_image_runs_the_service_as_an_unprivileged_user():
     found = instructions()
     last = max(k for k, (name, _) in enumerate(found) if name == "FROM")
     final = dict(found[last:])

@@ -108,13 +108,13 @@ def most_by_chance(n_runs):
     return DELTA + 4 * np.sqrt(DELTA * (1 - DELTA) / n_runs)
 
 
-def test_false_alarms_are_as_rare_as_promised():
+def test_the_false_alarm_rate_is_at_most_delta():
     for name, share in false_alarms(300, 2000).items():
         assert share <= most_by_chance(300), name
 
 
 @pytest.mark.slow
-def test_false_alarms_are_as_rare_as_promised_after_many_rows():
+def test_the_false_alarm_rate_is_at_most_delta_after_many_rows():
     for name, share in false_alarms(500, 20_000, seed=1).items():
         assert share <= most_by_chance(500), name
 

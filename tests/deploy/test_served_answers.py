@@ -29,7 +29,7 @@ def folder(tmp_path_factory, demur):
     return folder
 
 
-def test_predict_needs_no_truth_and_the_service_decides_alike(folder, demur):
+def test_predict_needs_no_labels_and_the_service_decides_the_same(folder, demur):
     new = said(40, 1).drop(columns="truth")
     new.loc[3, "sure"] = np.nan
     new.to_csv(folder / "new.csv", index=False)

@@ -146,7 +146,7 @@ def test_a_service_from_start_to_end(folder, log, monkeypatch):
 
 
 @pytest.mark.slow
-def test_idle_and_slow_clients_keep_nobody_waiting(folder, log):
+def test_idle_and_slow_clients_do_not_block_others(folder, log):
     with running(folder, log, "--log-level", "error") as service, ExitStack() as slow:
         assert service.ask()[0] == 200
         for start in (b"", b"POST /dec", HEAD + b'Content-Length: 4900000\r\n\r\n{"rows": ['):

@@ -171,7 +171,7 @@ def slow(clock, monkeypatch):
 def test_candidates_are_shortened_to_fit_in(slow, clock, noisy, budget):
     model = AutoClassifier(time_budget=budget, random_state=0).fit(*noisy)
     assert 0.5 * budget < clock[0] <= 1.15 * budget + 3
-    assert all("shortened to fit in" in one.outcome for one in model.tried_)
+    assert all("cut short by the time budget" in one.outcome for one in model.tried_)
     assert 4 <= len(model.models_[0].estimators_) < 100
 
 

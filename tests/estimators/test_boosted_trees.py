@@ -134,7 +134,7 @@ def test_onnx_export_refuses_in_words(library):
 
     X, y = load_iris(return_X_y=True)
     for model in (native(library), BoostedTrees(library, {SIZE[library]: 2})):
-        with pytest.raises(ExportError, match="has no ONNX form in demur; use one of"):
+        with pytest.raises(ExportError, match="has no ONNX form in demur; fit another model"):
             onnx_model(RejectOption(model, calibration=None).fit(X, y))
 
 
@@ -165,5 +165,5 @@ def test_without_the_library_a_candidate_is_left_out_and_a_model_says_what_to_in
     assert not {"catboost", "lightgbm"} & {one.name for one in AutoClassifier()._wanted(None)}
 
 
-def test_other_classifiers_are_nobodys():
+def test_other_classifiers_belong_to_no_library():
     assert library_of(StandardScaler()) is None

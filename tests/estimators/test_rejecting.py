@@ -117,7 +117,7 @@ def test_a_rule_that_needs_fit_says_so():
     model = RejectOption(GaussianNB(), rule=Coverage(0.8)).fit(X, Y)
     before = model.predict(X)
     for change in ({"rule": RiskControl(0.1)}, {"rule": Coverage(0.5)}, {"rule__target": 0.6}):
-        with pytest.raises(ValueError, match="after fit, and it has to be fitted on rows: fit again, or call fit_rule"):
+        with pytest.raises(ValueError, match="after fit, and it must be fitted on rows: fit again, or call fit_rule"):
             clone(model).fit(X, Y).set_params(**change).predict(X)
     np.testing.assert_array_equal(model.set_params(rule=Coverage(0.8)).predict(X), before)  # the same as was fitted
     model.set_params(rule=Coverage(0.5)).fit_rule(X, Y)

@@ -35,7 +35,7 @@ def test_out_of_scope_rows_are_no_class_and_are_declined():
     assert model.score(X, Y) > -0.1  # an answer to an out-of-scope row counts as wrong
 
 
-def test_without_such_rows_the_distance_to_the_predicted_class_tells():
+def test_without_such_rows_the_distance_to_the_predicted_class_is_used():
     model = logistic(out_of_scope_share=0.1).fit(X[IN], Y[IN])
     inside = model.decide(X).in_scope
     assert roc_auc_score(IN, inside) > 0.95
@@ -103,7 +103,7 @@ def test_a_rule_is_fitted_again_on_rows_in_scope():
     assert model.fit_rule(X[1::2], Y[1::2]).decide(X).reject[~IN].all()
 
 
-def test_a_pipeline_of_texts_is_judged_by_its_probabilities():
+def test_the_scope_of_a_text_pipeline_uses_its_probabilities():
     rows = text_rows(n_outside=40)
     model = RejectOption(make_pipeline(TfidfVectorizer(), LogisticRegression()), out_of_scope="none", cost=0.3)
     decision = model.fit(rows["text"].tolist(), rows["y"]).decide(rows["text"].tolist())
@@ -111,7 +111,7 @@ def test_a_pipeline_of_texts_is_judged_by_its_probabilities():
 
 
 @pytest.mark.parametrize("learned", [True, False])
-def test_auto_tells_texts_of_other_subjects_from_its_own(learned):
+def test_auto_detects_texts_of_other_subjects(learned):
     rows, new = text_rows(n_outside=40 if learned else 0), text_rows(n_outside=40, seed=1)
     blend = AutoClassifier(("text", "lr"), cv=3, random_state=0)
     model = RejectOption(blend, out_of_scope="none" if learned else None).fit(rows[["text"]], rows["y"])

@@ -32,24 +32,17 @@ def run(estimator, check):
     check(estimator)
 
 
-@parametrize_with_checks(
-    [
-        RejectClassifier(epochs=2, n_members=1),
-        RejectClassifier(
-            hidden_units=(8,), epochs=15, learning_rate=0.05, n_members=1, weight_decay=1e-4, calibration=None
-        ),
-    ],
-    expected_failed_checks=expected_failures,
-)
+@parametrize_with_checks([RejectClassifier(epochs=2, n_members=1)], expected_failed_checks=expected_failures)
 def test_scikit_learn_check(estimator, check):
     run(estimator, check)
 
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [RejectClassifier("ova+hin"), RejectClassifier("mpc+log")], expected_failed_checks=expected_failures
+    [RejectClassifier("ova+hin"), RejectClassifier(hidden_units=(8,), epochs=15, learning_rate=0.05, calibration=None)],
+    expected_failed_checks=expected_failures,
 )
-def test_scikit_learn_check_of_losses_without_a_link(estimator, check):
+def test_scikit_learn_check_of_other_networks(estimator, check):
     run(estimator, check)
 
 

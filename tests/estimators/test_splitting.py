@@ -314,7 +314,7 @@ def test_a_warning_says_what_was_found_and_assumed():
     y = (X[:, 0] > 0).astype(int)
     model = RejectOption(GaussianNB(), rule=RiskControl(0.2))
     rows = np.repeat(np.arange(600), 3)
-    with pytest.warns(EqualRowsWarning, match="occur 3 times: they are taken for copies"):
+    with pytest.warns(EqualRowsWarning, match="occur 3 times: they are treated as copies"):
         assert model.fit(X[rows], y[rows]).rule_.certificate_.n_rows == 120
     rows = np.r_[np.arange(600), np.arange(100)]
     with pytest.warns(EqualRowsWarning, match="100 of the 700 rows .* may be copies"):

@@ -27,7 +27,7 @@ def test_text_is_learned_beside_other_columns(blend):
     assert [one.name for one in blend.tried_] == ["linear model of text", "logistic regression"]
 
 
-def test_odd_texts_get_finite_probabilities(blend):
+def test_unusual_texts_get_finite_probabilities(blend):
     proba = blend.predict_proba(pd.DataFrame({"text": ODD, "size": 0.0}))
     assert np.isfinite(proba).all()
     assert blend.classes_[proba[-1].argmax()] == "open"

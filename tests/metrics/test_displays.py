@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 from demur.metrics import (
     CostCurve,
     CostCurveDisplay,
-    LossCurveDisplay,
     RejectConfusionMatrixDisplay,
     RiskCoverage,
     RiskCoverageDisplay,
@@ -191,16 +190,3 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install 'demur\[plot\]'"):
         RejectConfusionMatrixDisplay([[1, 0]]).plot()
-
-
-def test_loss_curves_are_drawn_with_their_means():
-    training = [[1.0, 0.5, 0.25], [2.0, 1.5, np.nan]]
-    validation = [[1.0, 0.75, 0.875], [1.5, 2.0, np.nan]]
-    estimator = type("Fitted", (), {"loss_curve_": training, "validation_curve_": validation})()
-    display = LossCurveDisplay.from_estimator(estimator)
-    of_training, of_validation = (line.get_ydata().tolist() for line in display.lines_)
-    assert of_training == [1.5, 1.0, 0.25]
-    assert of_validation == [1.25, 1.375, 0.875]
-    assert len(LossCurveDisplay(training, np.full((2, 3), np.nan)).plot().lines_) == 1  # nothing was held out
-    with pytest.raises(TypeError, match="LogisticRegression has no loss curves"):
-        LossCurveDisplay.from_estimator(LogisticRegression())

@@ -171,7 +171,7 @@ def test_errors_may_be_booleans_and_many_points_are_summed_in_chunks():
     assert RiskCoverage.from_confidence(confidence, wrong.astype(float)).aurc == curve.aurc
 
 
-def test_all_rows_alike():
+def test_all_rows_equal():
     for loss in ([0, 0, 0], [1, 1, 1], [0.5, 0.5, 0.5]):
         curve = RiskCoverage.from_confidence([0.7] * 3, loss)
         assert curve.coverage.tolist() == [1]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from demur.deferral import available_joint
 from demur.errors import InputError
 from demur.paper.experiments import BENCHMARK
 from demur.paper.problems import DataPlace
@@ -61,7 +62,7 @@ def test_a_small_search_counts_as_the_tables_do(search, tmp_path):
     tiny = replace(
         search._base(), trials=1, epochs=1, costs=(0.1, 0.3), max_train_rows=120, max_test_rows=150, hidden_units=4
     )
-    protocols = [tiny, replace(tiny, scaling="source", refit="yes", decay="decoupled", rejector="separate")]
+    protocols = [tiny, replace(tiny, scaling="source", refit="yes", rejector="separate")]
     said = []
     for _ in range(2):
         search.run_search(tmp_path, PLACE, protocols=protocols, device="cpu", say=said.append)
@@ -102,6 +103,29 @@ def test_the_page_of_stored_answers_is_drawn_again_from_its_records(stored_defer
     records = [body for _, body in read_lines(folder / "records.jsonl")]
     assert stored_deferral.page(records) == (folder / "outcome.md").read_text()
     assert len(records) == 3 * 8 + 3 * 6
+
+
+@pytest.fixture(scope="module")
+def joint_deferral(search):
+    from research.joint_deferral import __main__
+
+    return __main__
+
+
+def test_the_page_of_joint_losses_is_drawn_again_from_its_records(joint_deferral):
+    folder = RESEARCH / "joint_deferral"
+    records, protocol = joint_deferral.read_records(folder), joint_deferral.DeferralProtocol()
+    assert joint_deferral.deferral_page(records) == (folder / "outcome.md").read_text()
+    assert len(records) == 5 * protocol.trials * (len(available_joint()) + 1)
+    assert all(record["spec"]["train_rows"] == protocol.train_rows for record in records)
+
+
+def test_joint_losses_that_are_done_are_not_done_again(joint_deferral, tmp_path, data_folder, monkeypatch):
+    short = joint_deferral.DeferralProtocol(trials=1, train_rows=200, test_rows=200, epochs=2)
+    monkeypatch.setattr(joint_deferral, "available_joint", lambda: ["ms"])
+    for _ in range(2):
+        joint_deferral.compute(tmp_path, data_folder, short, ["vehicle"])
+    assert [record["method"] for record in joint_deferral.read_records(tmp_path)] == ["ms", "DeferOption"]
 
 
 @pytest.mark.slow

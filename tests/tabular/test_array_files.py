@@ -56,13 +56,13 @@ def test_arrays_are_tables(files):
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"a": np.zeros((3, 2)), "b": np.zeros(4)}, "as many rows each, but has a (3, 2), b (4,)"),
+        ({"a": np.zeros((3, 2)), "b": np.zeros(4)}, "equal numbers of rows, but a (3, 2), b (4,)"),
         ({"a": np.zeros((3, 2, 2))}, "a (3, 2, 2)"),
         ({"a": np.array([object()])}, "cannot be read"),
         ({"a": np.zeros((0, 2))}, "no rows"),
     ],
 )
-def test_arrays_that_are_no_table(arrays, words, tmp_path):
+def test_arrays_that_are_not_a_table(arrays, words, tmp_path):
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(TableError) as caught:
         read_table(tmp_path / "a.npz")

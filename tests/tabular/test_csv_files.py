@@ -201,7 +201,7 @@ def test_local_dates_are_understood_by_a_day_beyond_the_12th(sign):
     ("dates", "words"),
     [
         (["1.2.2024", "3.4.2024"], "may begin with the day or the month"),
-        (["31.12.2024", "12.31.2024"], "by turns"),
+        (["31.12.2024", "12.31.2024"], "with the month in others"),
     ],
 )
 def test_dates_that_are_not_sure_stay_text_and_are_said(dates, words):

@@ -114,7 +114,7 @@ def test_the_cost_by_the_matrix_is_first_in_every_place(models, new):
 def test_the_guarantee_is_put_beside_what_is_seen(models, new):
     judged = evaluate_table(models["risk"], new)
     seen = judged.counts.n_wrong / judged.counts.n_answered
-    words = f"Guaranteed: at most 30.0 % of the answers wrong. Seen: {100 * seen:.1f} % of {judged.counts.n_answered:,}"
+    words = f"at most 30.0 % of the answers wrong. Observed: {100 * seen:.1f} % of {judged.counts.n_answered:,}."
     for text in (printed(judged), page_text(judged), " ".join(judged.to_json()["sentences"])):
         assert words in text
     turned = new.set_column(1, "y", pa.array(np.where(np.array(new["y"]) == "sick", "well", "sick")))
@@ -123,7 +123,7 @@ def test_the_guarantee_is_put_beside_what_is_seen(models, new):
     assert broken.to_json()["guarantee"]["chance"] < 1e-6
     assert "The guarantee is broken: if it held" in printed(broken)
     asked = evaluate_table(models["coverage"], new)
-    assert "Target: at least 80.0 % of the rows answered. Seen: " in printed(asked)
+    assert "Target: at least 80.0 % of the rows answered. Observed: " in printed(asked)
 
 
 def test_rows_without_a_label_are_told_and_rows_keep_their_numbers(models, new):
@@ -153,7 +153,7 @@ def test_classes_and_notes_read_well():
     words = " ".join(caught.get().split())
     assert "Classes and their rows: 2 (166,795), 7 (1)." in words
     assert "1 row without a label was left out." in words
-    assert "Also set aside or converted: 'column 7'." in words
+    assert "Also not used or converted: 'column 7'." in words
 
 
 def test_a_cost_that_can_move_does(models, new):

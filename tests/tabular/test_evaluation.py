@@ -156,7 +156,7 @@ def test_classes_of_any_kind(classes, y):
     assert result.n_unknown == 1
 
 
-def test_other_rules_are_judged_at_the_cost_given():
+def test_other_rules_are_evaluated_at_the_given_cost():
     proba, y = problem(n_classes=2)
     triage = CostMatrix([[0, 1, 0.3], [10, 0, 0.3]]).decide(proba)
     result = Evaluation.of(y, triage, classes=[0, 1], cost=0.3, proba=proba)
@@ -225,7 +225,7 @@ def test_rows_without_a_label_are_counted_in_words_and_figures():
     assert not [words for words in evaluate().sentences() if "label" in words]
 
 
-def test_a_class_that_is_served_badly_is_named_beside_the_headline():
+def test_a_class_with_few_correct_answers_is_named_beside_the_headline():
     """Nearly all rows are answered correctly, and nearly none of those of the rare class."""
     proba = np.tile([0.99, 0.01], (1056, 1))
     proba[:50] = [0.5, 0.5]
@@ -242,11 +242,11 @@ def test_a_class_that_is_served_badly_is_named_beside_the_headline():
     assert few.class_warnings() == []  # two rows prove nothing
 
 
-def test_many_badly_served_classes_are_counted():
+def test_many_classes_with_few_correct_answers_are_counted():
     y = np.repeat([f"c{k:02}" for k in range(30)], 60)
     proba = np.full((1800, 30), 0.001)
     proba[np.arange(1800), np.where(np.arange(1800) < 600, 29, np.arange(1800) // 60)] = 0.971
     judged = Evaluation.of(y, Chow(0.1).decide(proba), classes=sorted(set(y)), cost=0.1, proba=proba)
     found = judged.class_warnings()
     assert len(found) == 4
-    assert found[-1].startswith("7 more classes are served as badly: 'c03', ")
+    assert found[-1].startswith("7 more classes are no better: 'c03', ")

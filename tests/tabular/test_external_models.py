@@ -131,7 +131,7 @@ def test_a_row_alone_gets_the_answer_that_it_gets_among_others(own):
     assert model.answers(frame[:0]).num_rows == 0
 
 
-def test_it_is_saved_judged_and_written_about(own, tmp_path):
+def test_it_is_saved_evaluated_and_reported(own, tmp_path):
     *_, frame, model, _ = own
     demur.save(model, tmp_path / "model")
     again = demur.load(tmp_path / "model")
@@ -193,7 +193,7 @@ def test_columns_that_it_was_not_fitted_on_are_set_aside(strict):
 
 
 @pytest.mark.filterwarnings("ignore::demur.estimators.splitting.EqualRowsWarning")  # rows without a size may be equal
-def test_calibration_and_a_promise_from_rows_that_are_new_to_it():
+def test_calibration_and_a_guarantee_from_new_rows():
     old, new = rows(400, 1), rows(2000, 2)
     sure = make_pipeline(PREPARED, LogisticRegression(C=1e6)).fit(old[0].drop(columns="said"), old[1])
     labelled = new[0].assign(kind=new[1])
@@ -218,7 +218,7 @@ FITTED = GaussianNB().fit(FRAME[["age"]], Y)
     [
         (GaussianNB(), {}, InputError, "is not fitted"),
         (KMeans(2, n_init=1).fit(FRAME[["age"]]), {}, InputTypeError, "predict_proba or decision_function"),
-        ("ce", {}, InputTypeError, "a str is no classifier"),
+        ("ce", {}, InputTypeError, "a str is not a classifier"),
         (FITTED, {"rule": Coverage(0.5)}, InputError, "Coverage is fitted on labelled rows"),
         (FITTED, {"cost": 2.0}, InputError, "cost must be in"),
         (RejectOption(FITTED, cv=2).fit(FRAME[["age"]], Y), {"cost": 0.1}, InputError, "leave out cost"),
@@ -255,7 +255,7 @@ def test_numbers_go_to_onnx_and_texts_do_not(strict):
     scaled = make_pipeline(StandardScaler(), LogisticRegression()).fit(FRAME[["age"]], Y)
     model = TableModel.wrap(scaled, FRAME[["age"]])
     assert compare_onnx(model, onnx_model(model), FRAME[["age"]]).decisions_agree
-    with pytest.raises(ExportError, match="column 'pet' is read as it is"):
+    with pytest.raises(ExportError, match="column 'pet' is passed unchanged"):
         onnx_model(strict)
 
 

@@ -32,7 +32,7 @@ def test_a_model_of_answers_is_saved_and_decides_without_the_truth(tmp_path):
     rows = frame()
     rows.loc[:49, "sure"] = np.nan
     fitted = fit_answers(as_csv(rows), "truth", answer="says", confidence="sure", cost=0.1)
-    assert fitted.notes == ("50 rows have no confidence: their answers are judged together.",)
+    assert fitted.notes == ("50 rows have no confidence: one probability is estimated for all of them together.",)
     assert fitted.model.schema.set_aside["id"] == "it holds no answer or confidence"
     assert fitted.evaluate().figures["risk"].estimate < 0.12
     save(fitted.model, tmp_path / "model")
@@ -73,7 +73,7 @@ def test_samples_by_a_pattern_and_notes():
     assert fitted.model.schema.names == tuple(f"sample_{k}" for k in range(5))
     assert fitted.notes == (
         "the most frequent of 5 samples is the answer, and its share of them is the confidence.",
-        "1 of the answers are no label, such as 'error': rows of them are declined.",
+        "answers that are not one of the labels, such as 'error', are declined (1 answers).",
     )
     new = pa.table({f"sample_{k}": ["yes", "no"] for k in range(5)})
     assert fitted.model.answers(new)["prediction"].to_pylist()[0] == "yes"

@@ -99,7 +99,7 @@ def test_gaps_by_hand():
     with pytest.raises(InputError, match="row 1 lacks a logit"):
         proba("logits", 1.0, gap, 0.0)
     for kind in AS:
-        with pytest.raises(InputError, match="row 1 holds no number at all"):
+        with pytest.raises(InputError, match="row 1 holds no number"):
             proba(kind, gap, gap, gap)
 
 
@@ -121,7 +121,7 @@ def test_calibration_undoes_what_is_too_sure(fitted):
     kind, found = fitted
     assert found.model.facts["proba_kind"] == kind
     assert found.held_out.num_rows == 120
-    assert found.notes[0].startswith(f"the numbers are taken for {kind} (")
+    assert found.notes[0].startswith(f"the numbers are read as {kind} (")
     temperature = found.model.facts["temperature"]
     if kind != "votes":
         assert abs(temperature - 2.5) < 0.5
@@ -219,8 +219,8 @@ WRONG[[7, 11], 0] += 0.2
         (lambda: csv(PROBA), {"kind": "odds"}, "there is no kind 'odds' of numbers; choose one of probabilities"),
         (lambda: csv(PROBA), {"keep": ["refunds"]}, "there is no column 'refunds', did you mean 'refund'"),
         (lambda: csv(np.full(PROBA.shape, "x")), {}, "of the class 'billing' holds no numbers"),
-        (lambda: csv(np.where(np.arange(600)[:, None] == 4, np.nan, PROBA)), {}, "row 5 holds no number at all"),
-        (lambda: csv(-PROBA), {"kind": "votes"}, "row 1 holds a number below 0, which is none of votes"),
+        (lambda: csv(np.where(np.arange(600)[:, None] == 4, np.nan, PROBA)), {}, "row 5 holds no number"),
+        (lambda: csv(-PROBA), {"kind": "votes"}, "row 1 holds a number below 0, which is not possible for votes"),
         (lambda: csv(np.random.default_rng(0).random((600, 3))), {}, "do not sum to 1.* --proba-kind, one of"),
         (lambda: csv(PROBA[:30], ["other"] * 30), {}, "holds only one class"),
     ],

@@ -48,11 +48,11 @@ def table():
     return pa.table({"size": size, "site": site, "kind": np.where(kind, "b", "a")})
 
 
-def test_a_bad_group_is_found_and_said(table):
+def test_a_group_with_more_errors_is_named(table):
     model = fit_table(table.drop_columns("site"), "kind", model="lr")
     judged = evaluate_table(model, table, group="site")
     assert {one.name: one.differs for one in judged.by_group} == {"bad": "more", "good": "fewer"}
-    assert any("Group bad has more errors" in sentence for sentence in judged.sentences())
+    assert any("Group bad has significantly more errors" in sentence for sentence in judged.sentences())
     assert [one["name"] for one in judged.to_json()["by_group"]] == ["bad", "good"]
     with pytest.raises(TableError, match="no column 'cite' with the groups"):
         evaluate_table(model, table, group="cite")
@@ -100,7 +100,7 @@ def risks_of(threshold):
 
 
 @pytest.mark.slow
-def test_the_promise_holds_in_every_group_and_without_groups_it_does_not():
+def test_the_guarantee_holds_in_every_group_and_not_without_groups():
     made, failed = broken(300, with_groups=True)
     assert made > 0.5
     assert failed <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / 300)

@@ -9,9 +9,9 @@ from demur.tabular import AnswerCounts, Evaluation
 from demur.tabular.evaluation_figures import check_guarantee
 
 
-def test_a_kept_guarantee_is_said_in_numbers():
+def test_a_kept_guarantee_is_reported_with_numbers():
     kept = check_guarantee(RiskControl(0.3), AnswerCounts(500, 412, 110))
-    assert kept.sentence.startswith("Guaranteed: at most 30.0 % of the answers wrong. Seen: 26.7 % of 412 answered.")
+    assert kept.sentence.startswith("Guaranteed: at most 30.0 % of the answers wrong. Observed: 26.7 % of 412.")
     assert (kept.verdict, kept.chance) == ("kept", None)
 
 
@@ -26,7 +26,7 @@ def test_a_broken_guarantee_says_how_surprising_it_is():
     assert "in 28.9 % of such samples" in by_chance.sentence
     nothing = check_guarantee(RiskControl(0.3), AnswerCounts(100, 0, 0))
     assert (nothing.seen, nothing.verdict) == (None, "kept")
-    assert "cannot tell" in nothing.sentence
+    assert "cannot confirm" in nothing.sentence
 
 
 def test_a_valid_guarantee_is_seldom_called_broken_however_often_one_looks():
@@ -59,7 +59,7 @@ def test_the_guarantee_is_read_off_the_fitted_rule():
     proba, y = np.column_stack([largest, 1 - largest]), (rng.uniform(size=400) > largest).astype(int)
     coverage = Coverage(0.9).fit(proba)
     result = Evaluation.of(y, coverage.decide(proba), classes=[0, 1], rule=coverage)
-    assert result.guarantee_check.sentence == "Target: at least 90.0 % of the rows answered. Seen: 90.0 % of 400."
+    assert result.guarantee_check.sentence == "Target: at least 90.0 % of the rows answered. Observed: 90.0 % of 400."
     assert result.to_json()["guarantee"]["verdict"] == "kept"
     assert check_guarantee(Threshold(0.5), result.counts) is None
     assert check_guarantee(None, result.counts) is None
@@ -70,5 +70,5 @@ def test_a_guarantee_about_one_answer_per_group_is_not_called_one_about_all_answ
     rule.per_cluster_ = True
     check = check_guarantee(rule, AnswerCounts(1000, 800, 166))
     assert "at most 6.0 % of the answers to one row of each group" in check.sentence
-    assert "20.8 % of 800 answered. The guarantee is not about that share" in check.sentence
+    assert "20.8 % of 800. The guarantee is not about this share" in check.sentence
     assert check.verdict == "not comparable"

@@ -192,9 +192,7 @@ def test_the_page_says_guarantees_and_rows_left_out():
         y, Threshold(0.5).decide(proba), classes=[0, 1], proba=proba, rule=RiskControl(0.1), n_unlabelled=3
     )
     text = " ".join("".join(Page(report_html(judged, "Guarantee")).text).split()).replace("\xa0", " ")
-    assert (
-        "Guaranteed: at most 10.0 % of the answers wrong. Seen: 50.0 % of 60 answered. The guarantee is broken" in text
-    )
+    assert "Guaranteed: at most 10.0 % of the answers wrong. Observed: 50.0 % of 60. The guarantee is broken" in text
     assert "3 rows have no label and are left out." in text
 
 

@@ -109,7 +109,7 @@ def test_the_largest_rank_that_keeps_the_budget(seed, n, share):
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_the_threshold_keeps_the_budget_as_often_as_promised(ties):
+def test_the_threshold_keeps_the_budget_with_the_stated_probability(ties):
     rng, share, n_runs = np.random.default_rng(0), 0.1, 1000
     exceeded = 0
     for _ in range(n_runs):

@@ -39,7 +39,7 @@ def test_columns_may_stand_in_any_order_and_the_label_is_not_needed(model, table
     assert model.answers(table.select(["pet", "size"])).equals(model.answers(table))
 
 
-def test_what_is_missing_unseen_infinite_or_too_large_is_decided_alike(model):
+def test_missing_unseen_infinite_and_too_large_values_are_decided_the_same(model):
     odd = pa.table({"size": [None, float("inf"), -1e300, float("nan")], "pet": ["cat"] * 4})
     confidence = replace(model, novelty=None).answers(odd)["confidence"].to_pylist()
     assert len(set(confidence)) == 1

@@ -106,8 +106,8 @@ def test_the_input_is_never_written_to(tmp_path):
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("out", "does not tell a format"),
-        ("out.xlsx", "does not tell a format"),
+        ("out", "does not end in a known format"),
+        ("out.xlsx", "does not end in a known format"),
         ("out.parquet.gz", "only text can be compressed"),
         (".", "is a folder"),
     ],

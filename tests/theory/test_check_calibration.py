@@ -127,7 +127,7 @@ def test_costs_from_one_half_on_are_checked_with_a_warning():
     assert report.bound is None
 
 
-def test_the_report_tells_the_story():
+def test_the_report_has_all_parts():
     refuted = str(check_calibration("apc+log", 3, 0.2))
     assert refuted.startswith("REFUTED: apc+log (beta = 3.2) with 3 classes at c = 0.2")
     for words in ("counterexample", "no beta works", "4.55", "The two routes agree", "false rejects", "Corollary 5"):

@@ -55,7 +55,7 @@ def test_company_does_not_matter_and_runs_repeat(loss):
         other = train(found, shape, data, networks, epochs=20, device="cuda", **options)
         assert torch.allclose(other.vectors, many.vectors, atol=1e-5)
     on_cpu = train(found, shape, data, networks, epochs=2, device="cpu")
-    for path, tolerance in (("graph", 1e-4), ("ieee", 1e-4), ("tf32x3", 1e-4), ("tf32", 1e-2)):
+    for path, tolerance in (("ieee", 1e-4), ("tf32x3", 1e-4), ("tf32", 1e-2)):
         on_gpu = train(found, shape, data, networks, epochs=2, device="cuda", on_cuda=path)
         assert torch.allclose(on_cpu.vectors, on_gpu.vectors.cpu(), atol=tolerance), path
 

@@ -6,7 +6,6 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from demur.errors import InputError, UserError
 from demur.losses import get
@@ -56,37 +55,6 @@ def test_networks_are_stored_without_a_trace_of_their_device():
     assert all(isinstance(state[name], np.ndarray) for name in ("vectors", "failed"))
     again = pickle.loads(pickle.dumps(trained))
     assert torch.equal(again.vectors, trained.vectors)
-
-
-def test_decoupled_decay_is_that_of_adamw():
-    one = job()
-    for network in one.networks[:3]:
-        (found,) = train_all(
-            [Job(one.loss, one.architecture, one.data, [network])], epochs=2, batch_size=90, decay="decoupled"
-        )
-        initial = one.architecture.stack([network.seed], 1, CPU).vectors()[0]
-        module = one.architecture.module(initial)
-        optimiser = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=network.weight_decay, amsgrad=True)
-        for _ in range(2):
-            optimiser.zero_grad()
-            nn.functional.cross_entropy(module(one.data.X), one.data.y).backward()
-            optimiser.step()
-        expected = torch.cat([part.detach().flatten() for part in module.parameters()])
-        assert torch.allclose(found.vectors[0], expected, atol=1e-6)
-    with pytest.raises(InputError, match="decay must be 'l2' or 'decoupled', got 'l1'"):
-        train_all([one], epochs=1, decay="l1")
-
-
-@pytest.mark.parametrize("initialisation", ["torch", "glorot", "he", "lecun"])
-def test_initial_weights_have_the_variance_that_their_name_says(initialisation):
-    n, m = 300, 200
-    vectors = MLP((n, m, 2), initialisation).stack([0], 1, CPU).vectors()[0]
-    weight, bias = vectors[: n * m], vectors[n * m : (n + 1) * m]
-    expected = {"torch": 1 / (3 * n), "glorot": 2 / (n + m), "he": 2 / n, "lecun": 1 / n}[initialisation]
-    assert float(weight.var()) == pytest.approx(expected, rel=0.03)
-    assert bool((bias == 0).all()) == (initialisation != "torch")
-    with pytest.raises(InputError, match="initialisation must be"):
-        MLP((2, 3, 2), "zeros").stack([0], 1, CPU)
 
 
 def test_a_rejector_with_units_of_its_own_is_a_network_of_its_own():

@@ -10,8 +10,8 @@ from torch import nn
 
 from demur.losses import available, get
 from demur.training import MLP, Job, ModuleArchitecture, NetworkSpec, TrainingData, train, train_all
+from demur.training.architecture import generator_of
 from demur.training.engine import plan_chunks
-from demur.training.training_step import seed_of_order
 
 
 def data(n=400, d=5, k=4, seed=0):
@@ -99,7 +99,7 @@ def test_equals_a_plain_torch_loop(weighted):
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 4))
     adam = torch.optim.Adam(model.parameters(), lr=1e-3, amsgrad=True, weight_decay=decay)
-    generator = torch.Generator().manual_seed(seed_of_order(seed))
+    generator = generator_of(seed, "order of rows")
     for _ in range(3):
         order = torch.from_numpy(rows)[torch.randperm(300, generator=generator)]
         for batch in order.split(128):
@@ -171,8 +171,8 @@ def test_the_number_of_threads_is_restored():
 
 
 def test_the_order_of_rows_does_not_repeat_the_numbers_of_the_weights():
-    draws = [torch.rand(5, generator=torch.Generator().manual_seed(seed)) for seed in (7, seed_of_order(7))]
-    assert not torch.equal(*draws)
+    generators = torch.Generator().manual_seed(7), generator_of(7, "order of rows")
+    assert not torch.equal(*(torch.rand(5, generator=one) for one in generators))
 
 
 def test_jobs_train_together_as_they_do_alone():

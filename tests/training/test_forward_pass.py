@@ -39,7 +39,7 @@ def test_arrays_tensors_and_modules_have_the_same_scores(trained):
         np.testing.assert_allclose(scores[member], module, atol=2e-6)
     double = trained.scores(torch.from_numpy(ROWS).double())
     assert double.dtype == torch.float64
-    np.testing.assert_allclose(scores, double, atol=2e-6)
+    np.testing.assert_allclose(scores, double, atol=2e-6, rtol=1e-6)
 
 
 def test_a_row_has_the_same_scores_among_others_and_in_a_stack(trained):

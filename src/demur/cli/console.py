@@ -174,7 +174,7 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
         say(f"  {sentence}")
     if len(sentences) > _MOST_NOTES:
         names = [*schema.remarks, *schema.set_aside][_MOST_NOTES - 1 :]
-        say(f"  Also set aside or converted: {', '.join(map(shown, names))}.")
+        say(f"  Also not used or converted: {', '.join(map(shown, names))}.")
     say(f"\nTrained {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
     tried = getattr(getattr(model.classifier, "estimator_", None), "tried_", ())
     if len(tried) > 1:
@@ -206,7 +206,7 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
         assumed = name == "risk" and evaluation.cost_assumed
         meaning = f"declining priced at {evaluation.cost:g}" if assumed else figure.meaning
         rows.append([figure.title, *_interval(found, figure.write), meaning])
-    print_table(f"How it does {where}", ("", "value", "95 % interval", ""), rows)
+    print_table(f"Results {where}", ("", "value", "95 % interval", ""), rows)
     if evaluation.group is not None:
         rows = [
             [
@@ -267,7 +267,7 @@ def about(model: "TableModel", data: str) -> dict[str, str]:
     facts = model.facts
     trained = {"Trained on": f"{facts['rows']:,} rows"} if "rows" in facts else {}
     made = {"Model": facts.get("model_in_words", "a model"), **trained}
-    return {**made, "Judged on": data, "Date": datetime.date.today().isoformat()}
+    return {**made, "Evaluated on": data, "Date": datetime.date.today().isoformat()}
 
 
 def _interval(found: "Interval", write: Callable[[float], str]) -> list[str]:

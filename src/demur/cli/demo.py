@@ -53,7 +53,7 @@ def demo(
 
 
 def _write_digits(folder: Path) -> None:
-    """Write rows to train on, rows to judge with, and rows without a label."""
+    """Write rows to train on, rows to evaluate on, and rows without a label."""
     import numpy as np
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split

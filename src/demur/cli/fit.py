@@ -77,20 +77,20 @@ _ONLY_WITH = {
     **{"calls": "service", "service": "calls", "human": "calls", "mistake": "calls", "budget": "calls"},
 }
 
-Data = Annotated[str | None, typer.Argument(help="CSV (also compressed), Parquet or Arrow file, or -.")]
+Data = Annotated[str | None, typer.Argument(help="CSV, Parquet or Arrow file, or - for stdin.")]
 Target = Annotated[str, DATA("--target", "-t", help="Column to predict.")]
-Proba = Annotated[str | None, DATA(help="Table of probabilities.")]
+Proba = Annotated[str | None, DATA(help="Table of class probabilities.")]
 ProbaKind = Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")]
-AllClasses = Annotated[bool, DATA("--all-classes", help="Keep classes without rows.")]
+AllClasses = Annotated[bool, DATA("--all-classes", help="Include classes without rows.")]
 Answers = Annotated[str | None, DATA(help="Table of stored answers.")]
-Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column, or 'sample_*'.")]
+Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Answer column or 'sample_*'.")]
 Confidence = Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences.")]
-Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to use in any case.")]
+Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column that must be used.")]
 Text = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of text.", show_default="detected")]
-OutOfScope = Annotated[str | None, DATA(metavar="LABEL", help="Label of rows of no class.")]
+OutOfScope = Annotated[str | None, DATA(metavar="LABEL", help="Label of out-of-scope rows.")]
 OutOfScopeShare = Annotated[
     float | None,
-    DECISION(help="Expected share of rows in no class.", show_default="0.1 for text", callback=share(zero=True)),
+    DECISION(help="Expected share of out-of-scope rows.", show_default="0.1 for text", callback=share(zero=True)),
 ]
 Model = Annotated[
     str | None,
@@ -99,17 +99,17 @@ Model = Annotated[
 Novelty = Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")]
 Calibration = Annotated[str | None, MODEL(help="With --proba: temperature, isotonic, sigmoid, none.")]
 Seed = Annotated[int, MODEL(help="Random seed.")]
-RiskGroup = Annotated[str | None, DECISION(help="Column: guarantee each group.")]
+RiskGroup = Annotated[str | None, DECISION(help="Guarantee each group of this column.")]
 CostTable = Annotated[Path | None, DECISION(help="Table of costs, instead of --cost.")]
-Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, price.")]
-Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Maximum number or share of rows.")]
+Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, and price.")]
+Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Maximum rows, or share, per expert.")]
 Calls = Annotated[str | None, CASCADE(help="Table of stored calls.")]
-Services = Annotated[list[str] | None, CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Columns of a service.")]
-Human = Annotated[float | None, CASCADE(help="Price of a person.")]
-Mistake = Annotated[float | None, CASCADE(help="Cost of a mistake.")]
-Budget = Annotated[float | None, CASCADE(help="Mean spending per row.")]
+Services = Annotated[list[str] | None, CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Columns of one service.")]
+Human = Annotated[float | None, CASCADE(help="Price of asking a person.")]
+Mistake = Annotated[float | None, CASCADE(help="Cost of a wrong answer.")]
+Budget = Annotated[float | None, CASCADE(help="Mean amount spent per row.")]
 Test = Annotated[Path | None, VALIDATION(help="Table to evaluate the model on.")]
-Holdout = Annotated[float, VALIDATION(help="Share of rows to hold out if no --test.", callback=share(zero=True))]
+Holdout = Annotated[float, VALIDATION(help="Share of rows held out without --test.", callback=share(zero=True))]
 GroupSplit = Annotated[str | None, VALIDATION(help="Column of groups that are never split.")]
 TimeSplit = Annotated[str | None, VALIDATION(help="Column of times: hold out the latest rows.")]
 
@@ -163,20 +163,20 @@ def fit(
     """Train a model that declines where answering would cost more than declining.
 
     Some rows are held out for evaluation. With --expert, the model learns from
-    past answers which expert to ask about which rows. With --proba, only the
+    past answers which expert to ask about each row. With --proba, only the
     calibration and the decision rule are fitted (--proba-kind: probabilities,
-    percentages, log-probabilities, logits or votes). With --answers, how often an
-    answer is right at its confidence is learned as well. With --calls, a cascade
-    learns to ask services one by one, and a person who is always right (--human);
-    PRICE is a number or a column. --model file.py:Class trains your own loss.
-    --drop, --keep, --text, --answer, --expert, --capacity and --service may be
-    repeated.
+    percentages, log-probabilities, logits or votes). With --answers, the model
+    learns how often another model's answer is right, given its confidence. With
+    --calls, it learns which service to ask first and whether to ask the next one,
+    or a person who is always right (--human); PRICE is a number or a column.
+    --model file.py:Class trains your own loss. --drop, --keep, --text, --answer,
+    --expert, --capacity and --service may be repeated.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
     Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 -o m/
 
-    Example: demur fit --answers llm.csv --answer label --confidence sure -t y -o m/
+    Example: demur fit --answers llm.csv --answer label --confidence p -t y -o m/
     """
     given = dict(locals())
     _check(given)
@@ -207,7 +207,7 @@ def _print_fitted(fitted: "FittedFile", judged: "Evaluation | None", source: str
     if judged is not None:
         print_evaluation(judged, f"on {judged.n_rows:,} {'other' if given['test'] else 'held-out'} rows")
     else:
-        say(" ".join(filter(None, [fitted.model.explain(), "It was not judged: no rows were held out."])))
+        say(" ".join(filter(None, [fitted.model.explain(), "The model was not evaluated: no rows were held out."])))
     written = f"Wrote {out}" + (f" and {report}" if report else "")
     say(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv")
 
@@ -254,11 +254,9 @@ def _check(given: Mapping[str, Any]) -> None:
         if given[name] not in (None, False) and given[other] is None:
             raise InputError(f"{flags[name]} needs {flags[other]}: give both, or leave {flags[name]} out.")
     if all(given[name] is None for name in ("data", "proba", "answers", "calls")):
-        raise InputError(
-            "there is nothing to learn from: give a table, as in demur fit data.csv, --proba or --answers."
-        )
+        raise InputError("no data was given: give a table, as in demur fit data.csv, or --proba, --answers or --calls.")
     if not given["target"] and given["labels"] is None:
-        raise InputError("there is nothing to predict: name the column with --target, or give a file with --labels.")
+        raise InputError("no target was given: name its column with --target, or give a file with --labels.")
     if given["report"] is not None:
         if given["test"] is None and not given["holdout"]:
             raise InputError("--report needs rows to evaluate the model on: give --test or a --holdout above 0.")
@@ -312,7 +310,7 @@ def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, 
     options = {"--cost": cost, "--coverage": coverage, "--max-risk": max_risk}
     given = [name for name, value in options.items() if value is not None]
     if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} are different ways to choose what to decline: give one of them.")
+        raise InputError(f"{' and '.join(given)} are alternatives: give only one of them.")
     from demur.guarantees import Coverage, RiskControl
 
     if coverage is not None:

@@ -87,7 +87,7 @@ def check(
         if repaired is not None:
             say(f"\n{repaired}")
     if rule is None and outputs == classes + 1:
-        note(f"no --rule was given; score {outputs} was taken for that of declining (reject-score).")
+        note(f"no --rule was given; score {outputs} was used as the score of declining (reject-score).")
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 

@@ -20,7 +20,7 @@ ALARMS = panel("Alarms")
 
 EXIT_ALARM = 3
 
-Data = Annotated[str, typer.Argument(help="Table of new rows, in the order they came in, or - for stdin.")]
+Data = Annotated[str, typer.Argument(help="Table of new rows in order of arrival, or - for stdin.")]
 State = Annotated[Path, OUTPUT(help="State file; created by the first call.")]
 Reviewed = Annotated[bool, DATA("--reviewed", help="DATA holds reviewed rows: declined or audited, with labels.")]
 ToReview = Annotated[Path | None, OUTPUT(help="Table to write: declined rows and a random audit, to be labelled.")]
@@ -37,7 +37,7 @@ MaxRisk = Annotated[
 ]
 Delta = Annotated[
     float | None,
-    ALARMS(help="Probability that there is ever a false alarm.", show_default="0.05", callback=share()),
+    ALARMS(help="Probability of a false alarm, over all calls together.", show_default="0.05", callback=share()),
 ]
 Audit = Annotated[
     float | None,
@@ -69,7 +69,7 @@ def monitor(
     """Monitor a model: drift from new rows, error rate from reviewed ones.
 
     The probability of a false alarm is at most --delta over all calls together.
-    Rows are identified by their content and counted once, so an interrupted call
+    Rows are recognised by their content and counted once, so an interrupted call
     can be repeated. Several processes may share a state file. The exit code is 3
     if there is an alarm.
 

@@ -74,7 +74,7 @@ OtherCost = Annotated[
     DECISION(
         "--cost",
         "-c",
-        help="Cost of declining, without a refit.",
+        help="Another cost of declining; no refit.",
         show_default="the model's",
         callback=share(zero=True),
     ),
@@ -95,7 +95,7 @@ AllowExtra = Annotated[bool, DATA("--allow-extra", help="Accept columns unknown 
 Delimiter = Annotated[str | None, DATA(help="Column delimiter.", show_default="detected")]
 
 DecimalSign = Annotated[str | None, DATA(help="Decimal separator.", show_default="detected")]
-DayFirst = Annotated[bool | None, DATA(help="Dates such as 1.2.2024 begin with the day.", show_default="detected")]
+DayFirst = Annotated[bool | None, DATA(help="Dates begin with the day.", show_default="detected")]
 
 
 def read_expert_options(texts: Sequence[str] | None) -> dict[str, tuple[str, float]]:
@@ -181,4 +181,4 @@ def _number(option: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InputError(f"{option} ends in {text!r}, which is not a number.") from None
+        raise InputError(f"{option}: {text!r} is not a number.") from None

@@ -21,10 +21,11 @@ def refit(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fit a model again with reviewed rows, and correct for the selection of these rows.
+    """Fit a model again with reviewed rows, corrected for how they were selected.
 
-    Reviewers see every declined row and a random sample of the answered ones.
-    Each reviewed row is weighted by the inverse of its probability of a review.
+    Reviewers see every declined row and a random sample of the answered rows.
+    Each reviewed row is weighted by the inverse of its probability of being
+    reviewed.
 
     Example: demur refit model/ reviewed.csv --data train.csv --out newer/
     """

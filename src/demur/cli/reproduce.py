@@ -19,7 +19,7 @@ __all__ = ["reproduce"]
 
 EXPERIMENT = panel("Experiment")
 
-Which = Annotated[str, typer.Argument(help="synthetic, benchmark, all (these two), modern (every loss) or deferral.")]
+Which = Annotated[str, typer.Argument(help="synthetic, benchmark, all (these two) or modern (every loss).")]
 Quick = Annotated[bool, EXPERIMENT("--quick", help="Short run; missing data sets are replaced by synthetic ones.")]
 Protocol = Annotated[str, EXPERIMENT(help="ours, or published (closest to the paper's printed results).")]
 Settings = Annotated[list[str] | None, EXPERIMENT("--set", help="Setting of the protocol as NAME=VALUE (repeatable).")]
@@ -60,18 +60,8 @@ def reproduce(
     Example: demur reproduce all --quick
     """
     if records_only and tables_only:
-        raise InputError("--records-only draws nothing and --tables-only computes nothing: choose one of them.")
+        raise InputError("--records-only and --tables-only exclude each other: give only one of them.")
     some, named = ([name.strip() for name in text.split(",") if name.strip()] for text in (problems, methods))
-    if which == "deferral":
-        from demur.paper.deferral_experiment import DeferralRun
-
-        folder = out or Path("results", "deferral-quick" if quick else "deferral")
-        run = DeferralRun(folder, data, settings or [], quick=quick)
-        if not tables_only:
-            run.compute(some, named, _log)
-        if not records_only:
-            say(f"Tables: {run.write_page()}")
-        return
     from demur.paper.experiments import chosen_experiments, parse_settings, restrict, with_losses
     from demur.paper.figures import check_matplotlib
     from demur.paper.problems import DataPlace
@@ -95,15 +85,12 @@ def reproduce(
         _print(folder, write_outputs(folder, chosen, paper, None if tables_only else place))
 
 
-def _log(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _finished(job: "TrialJob", record: "Record", place: str) -> None:
-    _log(
+    line = (
         f"[{place}] {job.experiment} {job.problem} {job.method.name}: {record.networks} networks, training "
         f"{record.seconds_training:.2f} s, other {record.seconds_other:.2f} s"
     )
+    print(line, file=sys.stderr, flush=True)
 
 
 def _print(folder: Path, outcome: "Outcome") -> None:

@@ -97,7 +97,7 @@ def serve(
     shown = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
     if not ipaddress.ip_address(address[0].partition("%")[0]).is_loopback:
         asked = "with one of its keys can use this model" if keys else "can use this model; there is no password"
-        note(f"whoever reaches {shown} {asked}.")
+        note(f"anyone who can reach {shown} {asked}.")
 
     def started() -> None:
         say(f"Serving the model in {model}.")
@@ -115,7 +115,7 @@ def _build(folder: Path, options: dict[str, Any], stopping: Callable[[], bool]) 
     notes.quiet = multiprocessing.parent_process() is not None  # the parent process has shown them
     model = load_table_model(folder, cascades=True)
     if model.experts.limits:
-        note("the limits of experts hold for whole tables, in demur predict; the service decides without them.")
+        note("limits of experts apply to complete tables, in demur predict; the service ignores them.")
     return create_app(model, **options, stopping=stopping)
 
 

@@ -47,7 +47,7 @@ def wrap(
     delta: Delta = 0.05,
     force: Force = False,
 ) -> None:
-    """Make a model folder for predict, evaluate and serve from your own fitted classifier.
+    """Turn your own fitted classifier into a model for predict, evaluate and serve.
 
     --coverage and --max-risk need --calibrate. In Python, TableModel.wrap does the same.
 

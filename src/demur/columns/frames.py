@@ -183,7 +183,7 @@ def as_table(X: Features) -> pa.Table:
             table = plain_table(pa.table(X), lists=True)
         except Exception as error:  # each library raises its own, for columns of Python objects for example
             raise TableError(
-                f"the data frame cannot be read ({error}): convert or leave out its odd columns"
+                f"the data frame cannot be read ({error}): convert these columns or leave them out"
             ) from error
         columns, names = table.columns, table.column_names
     else:

@@ -200,7 +200,7 @@ class Schema:
     >>> schema = Schema.learn(table, target="y")
     >>> print(*schema.describe(), sep="\n")
     2 columns are used: 1 number ('size') and 1 category ('pet').
-    'id' is set aside: it looks like an identifier (every value is different).
+    'id' is not used: it looks like an identifier (every value is different).
     >>> schema.encode(table)
     array([[1.5, 0. ],
            [nan, 1. ],
@@ -436,7 +436,7 @@ class Schema:
         n = len(self.columns)
         sentences = [f"{n:,} {'column is' if n == 1 else 'columns are'} used: {used}."]
         sentences += [f"{shown(name)}: {remark}." for name, remark in self.remarks.items()]
-        sentences += [f"{shown(name)} is set aside: {reason}." for name, reason in self.set_aside.items()]
+        sentences += [f"{shown(name)} is not used: {reason}." for name, reason in self.set_aside.items()]
         return tuple(sentences)
 
 

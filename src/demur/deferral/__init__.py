@@ -1,4 +1,4 @@
-"""Deferral: each row goes to whoever answers it at the least expected cost, the model or one of several experts.
+"""Deferral: each row goes to the model or to one of several experts, at the least expected cost.
 
 Every name is imported on first use; ``__init__.pyi`` beside this file is the list of public names.
 """

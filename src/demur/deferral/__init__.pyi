@@ -3,15 +3,7 @@ from .cascade import Cascade, CascadeRun
 from .defer_classifier import DeferClassifier
 from .defer_option import DeferOption, StoredProbabilities
 from .deferral_check import DeferralReport, check_deferral
-from .deferral_metrics import (
-    DeferralCurve,
-    DeferralCurveDisplay,
-    ExpertCalibration,
-    expert_load,
-    regret,
-    system_accuracy,
-    system_risk,
-)
+from .deferral_metrics import DeferralCurve, expert_load, system_accuracy
 from .expert_reliability import ExpertReliability
 from .experts import Expert, Votes
 from .joint_losses import (
@@ -37,10 +29,8 @@ __all__ = [
     "DeferClassifier",
     "DeferOption",
     "DeferralCurve",
-    "DeferralCurveDisplay",
     "DeferralReport",
     "Expert",
-    "ExpertCalibration",
     "ExpertReliability",
     "JointLoss",
     "OneVsAllDeferral",
@@ -54,8 +44,6 @@ __all__ = [
     "expert_load",
     "get_joint",
     "register_joint",
-    "regret",
     "resolve_joint",
     "system_accuracy",
-    "system_risk",
 ]

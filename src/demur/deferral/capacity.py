@@ -181,14 +181,14 @@ def _gains(decision: Decision[AnyArray], experts: Iterable[str]) -> tuple[Floats
 
 
 def _best(gains: Floats, names: list[str]) -> Ints:
-    """Return who is asked without limits: ties ask, and equal experts are told apart by their names."""
+    """Return who is asked without limits: in a tie an expert is asked, and of equal experts the first by name."""
     by_name = np.argsort(names, kind="stable")
     best = by_name[gains[:, by_name].argmax(axis=1)]
     return np.where(gains[np.arange(len(gains)), best] >= 0, best, -1)
 
 
 def _margins(gains: Floats, prices: Floats, limited: NDArray[np.bool_]) -> tuple[Ints, Floats, Ints]:
-    """Return the best limited expert, what it saves over whoever else may answer, and who that is."""
+    """Return the best limited expert, what it saves over the best alternative, and which that is."""
     free = np.where(limited, -np.inf, gains)
     pays = free.max(axis=1) >= 0
     instead, who = np.where(pays, free.max(axis=1), 0.0), np.where(pays, free.argmax(axis=1), -1)

@@ -181,7 +181,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         answers : as in :meth:`DeferOption.fit <demur.DeferOption.fit>`
             Not needed where every expert has a known accuracy.
         sample_weight : array-like of shape (n_rows,), optional
-            Multiplies the loss of each row; a weight of 0 is no row.
+            Multiplies the loss of each row; rows of weight 0 are ignored.
         groups : array-like of shape (n_rows,), optional
             Rows of one group are either all trained on or all held out.
         """

@@ -48,14 +48,11 @@ class Expert:
     model : classifier, str or int, optional
         How "the expert is right on this row" is learned from the rows' features: a classifier; or the name or number of
         a column of X that holds an estimate of it, made elsewhere. By default a clone of the classifier itself.
-    majority : bool, default False
-        Whether the question is put to all the people behind the expert and the majority answers (of equally many votes
-        the first class), instead of one of them.
 
     Examples
     --------
     >>> Expert(0.05)
-    Expert(price=0.05, accuracy=None, model=None, majority=False)
+    Expert(price=0.05, accuracy=None, model=None)
     >>> Expert(-1)
     Traceback (most recent call last):
         ...
@@ -65,7 +62,6 @@ class Expert:
     price: float
     accuracy: float | None = None
     model: Estimator = None
-    majority: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= _numbers("the price of asking", self.price, ()) < np.inf:
@@ -124,14 +120,14 @@ def read_experts(experts: Any) -> dict[str, Expert]:
     Examples
     --------
     >>> read_experts({"nurse": 0.05})
-    {'nurse': Expert(price=0.05, accuracy=None, model=None, majority=False)}
+    {'nurse': Expert(price=0.05, accuracy=None, model=None)}
     """
     if not isinstance(experts, Mapping) or not experts or not all(isinstance(name, str) for name in experts):
         raise InputTypeError(
             f'experts must be a mapping from names to prices, such as {{"nurse": 0.05}}, got {experts!r}.'
         )
     if MODEL in experts:
-        raise InputError(f"an expert cannot be called {MODEL!r}, the word for the classifier itself; rename it.")
+        raise InputError(f"an expert cannot be called {MODEL!r}, the name of the classifier itself; rename it.")
     return {
         name: one if isinstance(one, Expert) else Expert(float(_numbers(f"the price of {name!r}", one, ())))
         for name, one in experts.items()
@@ -139,7 +135,7 @@ def read_experts(experts: Any) -> dict[str, Expert]:
 
 
 def check_names(experts: Mapping[str, Expert], classes: AnyArray) -> None:
-    """Refuse an expert who is named like a class: whether a name is an answer or somebody to ask must be clear.
+    """Refuse an expert who is named like a class, since a name must be either an answer or an expert.
 
     Examples
     --------
@@ -214,7 +210,7 @@ def read_answers(
     counts = np.zeros((n_rows, len(experts), len(classes)))
     answer = np.full((n_rows, len(experts)), -1, dtype=np.int64)
     one_vote = np.eye(len(classes) + 1)[:, :-1]  # the last row, also number -1, is a gap
-    for number, (name, expert) in enumerate(experts.items()):
+    for number, name in enumerate(experts):
         given = columns.get(name)
         if isinstance(given, Votes):
             votes = _checked_counts(name, given.counts, (n_rows, len(classes)))
@@ -224,10 +220,8 @@ def read_answers(
             answer[:, number] = codes[np.arange(n_rows), (codes >= 0).argmax(axis=1)]
         if given is not None:
             counts[:, number] = votes
-            if expert.majority or isinstance(given, Votes):
+            if isinstance(given, Votes):
                 answer[:, number] = np.where(votes.any(axis=1), votes.argmax(axis=1), -1)
-            if expert.majority:
-                counts[:, number] = one_vote[answer[:, number]]
         if name in to_learn and not counts[:, number].any():
             raise InputError(
                 f"there is no answer of the expert {name!r} to learn from; give answers=, leave the expert out, or "
@@ -420,14 +414,6 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         """
         return self._estimates(X)[2]
 
-    def decision_function(self, X: Features) -> Floats:
-        """Return log probabilities, or for two classes the log odds of the second.
-
-        A joint loss without probabilities has the softmax of its scores in their place.
-        """
-        scores = np.log(np.maximum(self._estimates(X)[1], np.finfo(np.float64).tiny))
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
     def score(
         self, X: Features, y: ArrayLike, answers: Any = None, sample_weight: ArrayLike | None = None, prices: Any = None
     ) -> float:
@@ -468,7 +454,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
 
     @property
     def why_cost_fixed(self) -> str | None:
-        """Why there is no one cost to change, in words."""
+        """Why there is no single cost to change, in words."""
         return "it asks experts, each at a price of its own; change those prices instead"
 
     @property
@@ -479,7 +465,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     def explain(self) -> str | None:
         """Say in words who can be asked, and at which price."""
         asked = ", ".join(f"{name} at {one.price:g}" for name, one in read_experts(self.experts).items())
-        return f"Each row goes to whoever is expected to cost least: the model itself, or {asked}; a mistake costs 1."
+        return f"Each row goes where the expected cost is lowest: the model itself, or {asked}; a mistake costs 1."
 
     def _priced(self) -> dict[str, Expert]:
         """Return the experts at the prices of today: those of the parameter, if the names are the same."""

@@ -5,7 +5,7 @@ the largest worth among :math:`\eta_1, ..., \eta_K, \rho_1 - c_1, ..., \rho_J - 
 least risk is reached only by scores that choose such an action. Most losses here do more: their scores determine
 :math:`\eta` and :math:`\rho`, so that prices count only when they decide and can change without another training.
 
-What an expert has not answered is missing (NaN) and leaves no trace: its term is left out, or its score is taken out of
+A missing answer of an expert (NaN) does not change the loss: its term is left out, or its score is taken out of
 the softmax, which keeps the minimiser where it is as long as the choice of the rows that an expert sees depends on the
 features alone.
 """
@@ -419,7 +419,7 @@ class DecoupledDeferral(JointLoss):
 
     Montreuil et al. 2026: the class probabilities by cross-entropy, "expert j is right" by a logistic loss each, and
     the two are compared when deciding: :math:`\max_k p_k` with :math:`\sigma(d_j) - c_j`. No score's gradient depends
-    on another's, so that more experts neither drown the classes nor one another.
+    on another's, so further experts do not reduce the weight of the classes or of other experts.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What happens to a fitted model: model folders, ONNX graphs, an HTTP service, a monitor."""
+"""Deployment of fitted models: model folders, ONNX graphs, an HTTP service, a monitor."""
 
 from demur.deploy.model_folder import ModelVersionWarning, load, save
 from demur.deploy.model_parts import ModelFileError

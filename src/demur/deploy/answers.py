@@ -1,4 +1,4 @@
-"""From a checked request to its answer: decisions of the model, the draw for review, and the counts."""
+"""Answers to checked requests: decisions of the model, the random audit, and the metrics."""
 
 import asyncio
 import json
@@ -131,7 +131,7 @@ class Answerer:
         return decisions
 
     def _draw(self, decisions: list[Decision]) -> int:
-        """Say of each decision why it is to be reviewed, and return how many were drawn."""
+        """Mark each decision that is to be reviewed with the reason, and return how many were drawn."""
         drawn = draw_audit([_is_rejected(one) for one in decisions], self.audit, self._rng)
         for one, audited in zip(decisions, drawn.tolist(), strict=True):
             one[WHY] = DECLINED if _is_rejected(one) else AUDIT if audited else None

@@ -96,7 +96,7 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
     try:
         _predict_dummy_row(model)
         predicts = True
-    except Exception:  # it is not fitted, is no classifier, or reads rows that a dummy row is unlike
+    except Exception:  # it is not fitted, not a classifier, or cannot read a dummy row
         predicts = False
     document = {
         "format": _FORMAT,
@@ -209,7 +209,7 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     recover(path)
     parent = next(folder for folder in path.absolute().parents if folder.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        raise ModelFileError(f"cannot save to {path}: {parent} is no folder that can be written to.")
+        raise ModelFileError(f"cannot save to {path}: {parent} is not a folder that can be written to.")
     if not path.exists():
         return
     if not overwrite:

@@ -321,8 +321,8 @@ def _written(part: Any, names: Mapping[str, str]) -> tuple[bytes, str | None]:
 
 _ODD_KEYS = "it is a dictionary with keys that skops cannot store; use text as keys."
 _OF_TORCH = (
-    "it belongs to torch, and a model holds only data; make a tensor a NumPy array, and save the weights of your own "
-    "network yourself: networks_.networks.module(0).state_dict()."
+    "it belongs to torch, and a model holds only data; make a tensor a NumPy array, and a trained network of your own "
+    "a TorchClassifier, which is saved as an ONNX graph."
 )
 
 
@@ -352,7 +352,10 @@ def _why_not_trusted(path: str) -> str:
                 f"class with {_REGISTERED_BY[kind]}."
             )
     if (callable(found) and not isinstance(found, type)) or "<lambda>" in name:
-        return f"{path} is code, and a model holds only data; give a name, or an object of demur or scikit-learn."
+        return (
+            f"{path} is code, and a model holds only data; give a name, or an object of demur or scikit-learn. A "
+            "trained network of your own is saved as a TorchClassifier."
+        )
     return (
         f"{path} is neither demur's nor scikit-learn's own; save that object with its own library, and put the "
         "model together again after loading."

@@ -561,7 +561,7 @@ class Monitor:
         """Predict the labelled rows of a table, compare with the labels, and :meth:`review`.
 
         A column ``why`` says which rows were declined and which were drawn for the audit; other rows are ignored (see
-        :func:`demur.tabular.reviewed_rows`). Without it, the model's own decisions tell declined rows from answers.
+        :func:`demur.tabular.reviewed_rows`). Without it, the model's own decisions show which rows were declined.
         """
         self.check_model(model)
         labelled = LabelledTable.of(table, model.target, where).rows

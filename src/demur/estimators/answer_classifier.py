@@ -116,8 +116,8 @@ class AnswerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         answered = said < n_classes
         if not answered.any():
             raise InputError(
-                f"no answer equals a true class such as {self.classes_.tolist()[0]!r}: write both alike, and give the "
-                "answers first."
+                f"no answer equals a true class such as {self.classes_.tolist()[0]!r}: write both in the same "
+                "way, and give the answers first."
             )
         said, sure, true = said[answered], sure[answered], true[answered]
         self._fit_curve(said, sure, said == true)
@@ -207,7 +207,7 @@ class AnswerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
 
 
 def class_number(value: Any, numbers: dict[Any, int]) -> int:
-    """Return the number of the class that an answer stands for, or the next free number if it is no class.
+    """Return the number of the class that an answer names, or the next free number if it is not a class.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the estimators share: base classes, checks of their input, probabilities, out-of-distribution rows."""
+"""Base classes of the estimators, checks of their input, probabilities, out-of-distribution rows."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -443,7 +443,7 @@ class KnownRows:
         return cls(schema, Novelty(rate).fit(codes, categorical, blocks))
 
     def novel(self, X: Features, rate: float | str | None) -> NDArray[np.bool_]:
-        """Return which rows are unlike those of training, at this rate."""
+        """Return which rows are unlike the training rows, at this rate."""
         if self.schema is None:
             return self.novelty.novel(np.asarray(X, dtype=np.float64), rate)
         from demur.columns import as_table

@@ -367,7 +367,7 @@ class CrossFitted:
         """Return the result, given the share of the blend."""
         outcome = f"{share:.0%} of the blend" if share else "does not improve the blend"
         if self.trained < 0.995 or self.share_of_rows < 1:
-            outcome += f"; shortened to fit in ({self.trained:.0%} of the training"
+            outcome += f"; cut short by the time budget ({self.trained:.0%} of its training"
             outcome += f", {self.share_of_rows:.0%} of the rows)" if self.share_of_rows < 1 else ")"
         log_loss = float(-np.average(np.log(np.maximum(self.true_class, 1e-12)), weights=weight))
         return Tried(self.candidate.name, share, log_loss, self.scaling.temperature_, self.seconds, outcome)

@@ -113,7 +113,7 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         if self.kind in LOG_KINDS:
             return np.asarray(softmax_at(self.logits(X), self.temperature), dtype=np.float64)
         values = self._checked(X)
-        _refuse_first((values < -_NOISE).any(axis=1), f"holds a number below 0, which is none of {self.kind}")
+        _refuse_first((values < -_NOISE).any(axis=1), f"holds a number below 0, which is not possible for {self.kind}")
         if self.kind != "votes":
             whole, total = 1.0 if self.kind == "probabilities" else 100.0, np.nansum(np.maximum(values, 0.0), axis=1)
             if self.tolerance is not None:
@@ -140,10 +140,10 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         """Return logits or log-probabilities without gaps; :attr:`temperature` does not change them."""
         values = self._checked(X)
         if self.kind == "logits":
-            _refuse_first(np.isnan(values).any(axis=1), "lacks a logit, which nothing can stand for: give all of them")
+            _refuse_first(np.isnan(values).any(axis=1), "lacks a logit, which cannot be replaced: give all of them")
         elif self.tolerance is not None:
             mass = np.nansum(np.exp(np.minimum(values, 1.0)), axis=1)
-            words = "gives {:.6g} in all, more than 1: if these are logits, not log-probabilities, say so"
+            words = "gives {:.6g} in total, more than 1: if these are logits, give that kind"
             _refuse_first(mass > 1 + self.tolerance, words, mass)
         return np.asarray(self._without_gaps(values))
 
@@ -153,7 +153,7 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
             raise InputError(f"there must be {len(self.classes)} columns, one for each class, got {values.shape}.")
         if self.kind not in PROBA_KINDS:
             raise InputError(f"kind must be one of {', '.join(PROBA_KINDS)}, got {self.kind!r}.")
-        _refuse_first(np.isnan(values).all(axis=1), "holds no number at all: leave it out, or give one")
+        _refuse_first(np.isnan(values).all(axis=1), "holds no number: leave the row out, or fill it in")
         return values
 
     def _without_gaps(self, values: Any) -> Any:
@@ -253,7 +253,7 @@ def find_kind(values: _Numbers) -> str:
         if wrong.mean() > 0.5:
             raise InputError(
                 f"the numbers lie between 0 and 1, but {int(wrong.sum()):,} of {len(wrong):,} rows do not sum to 1, "
-                f"row {int(wrong.argmax()) + 1:,} to {sums[wrong.argmax()]:.6g} for one: say what they are; rows of "
+                f"row {int(wrong.argmax()) + 1:,} to {sums[wrong.argmax()]:.6g} for example: give their kind; rows of "
                 "probabilities are then divided by their sum."
             )
         return "probabilities"

@@ -188,7 +188,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         The networks that predict.
     loss_curve_, validation_curve_ : arrays of shape (n_members, n_epochs), or None
         The training loss (with dropout) and the loss on the held-out rows after each epoch; NaN where nothing was held
-        out, or a network had stopped. None for a plain perceptron. :class:`~demur.metrics.LossCurveDisplay` draws them.
+        out, or a network had stopped. None for a plain perceptron.
     known_rows_ : KnownRows or None
         The detector of out-of-distribution rows.
     equal_rows_ : int
@@ -266,7 +266,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         y : array-like of shape (n_rows,)
             Class labels: numbers or strings.
         sample_weight : array-like of shape (n_rows,), optional
-            Multiplies the loss of each row; a weight of 0 is no row.
+            Multiplies the loss of each row; rows of weight 0 are ignored.
         groups : array-like of shape (n_rows,), optional
             Rows of one group (a patient, a machine) are either all trained on or all held out.
         """
@@ -361,7 +361,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         Parameters
         ----------
         found : FoldNetworks
-            Their probabilities stay as they are: whoever cross-fits calibrates.
+            Their probabilities are not calibrated: the caller, which cross-fits, does that.
         n_features, n_classes : int
         """
         self.classes_, self.n_features_in_ = np.arange(n_classes), n_features

@@ -125,7 +125,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Fit the estimator; return rows, and their probabilities from models that have not seen them.
 
-        There may be no such rows where nobody needs them (``held_out`` false).
+        There may be no such rows if they are not needed (``held_out`` false).
         """
         rows, proba = np.empty(0, dtype=np.int64), np.empty((0, len(self.classes_)))
         if isinstance(base, FrozenEstimator):
@@ -404,7 +404,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         rule = self.rule_
         if cost is not None:
             if not self.cost_adjustable:
-                raise InputError(f"{_name(rule)} decides without this cost; drop cost={cost!r}, or leave out the rule.")
+                raise InputError(f"{_name(rule)} does not use a cost; leave out cost={cost!r}, or the rule.")
             rule = Chow(cost)
         return (Chow(self.cost) if rule is None else rule).decide(proba)
 
@@ -485,7 +485,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             return self.rule
         if not _is_fit_of(self.fitted_rule_, self.rule):
             raise InputError(
-                f"the rule was changed to {self.rule!r} after fit, and it has to be fitted on rows: fit again, or call "
+                f"the rule was changed to {self.rule!r} after fit, and it must be fitted on rows: fit again, or call "
                 "fit_rule with labelled rows that the model has not seen."
             )
         fitted: Rule = self.fitted_rule_
@@ -505,7 +505,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if self.rule is None or isinstance(self.rule, Chow):
             return None
         name = _name(self.rule)
-        return f"it decides by {name}, which does not look at a cost; fit again with a cost and without {name}"
+        return f"it decides by {name}, which does not use a cost; fit again with a cost and without {name}"
 
     def explain(self) -> str | None:
         rule = self.rule_
@@ -522,7 +522,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         Parameters
         ----------
         X : as the estimator takes it
-            Rows as they come now, without labels.
+            Current rows, without labels.
 
         Examples
         --------
@@ -538,7 +538,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if _needs_fit(self.rule):
             raise InputError(
                 f"{_name(self.rule)} was fitted under the class frequencies of training and guarantees nothing "
-                "under others; use a cost (Chow's rule), or fit again on labelled rows as they come now."
+                "under others; use a cost (Chow's rule), or fit again on current labelled rows."
             )
         unseen = self.classes_[self.class_prior_ == 0].tolist()
         if unseen:

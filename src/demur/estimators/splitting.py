@@ -125,7 +125,7 @@ class Blocks:
         n_rows = f"{len(self.of_row):,} rows"
         if self.times > 1:
             return (
-                f"nearly all of the {n_rows} occur {self.times} times: they are taken for copies, stay on one side of "
+                f"nearly all of the {n_rows} occur {self.times} times: they are treated as copies, stay on one side of "
                 "every split, and count once in a guarantee."
             )
         have = "has" if self.equal_rows == 1 else "have"
@@ -135,7 +135,7 @@ class Blocks:
         return (
             f"{found}, nearly always with the same label: they may be copies. All rows are counted as separate "
             "observations; a guarantee must also hold when equal rows are counted once. If they are copies, remove "
-            "them, or say by groups which rows belong together."
+            "them, or pass groups to say which rows belong together."
         )
 
 
@@ -294,7 +294,7 @@ def set_aside(cv: Any, y: AnyArray, blocks: Blocks, folds: Sequence[Fold] = ()) 
 
 
 def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:
-    """Hold out a share of the rows, of every class alike, and never all of a class.
+    """Hold out the same share of the rows of every class, but never all rows of a class.
 
     ``aside`` is empty where too little would be left to learn from.
 

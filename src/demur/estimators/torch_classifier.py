@@ -1,4 +1,4 @@
-"""Trained networks of one's own as classifiers: a torch module, and the ONNX graph that it is stored as."""
+"""Trained torch modules as scikit-learn classifiers, and the ONNX graphs that they are stored as."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class TorchClassifier(TrainedNetwork):
         return torch.where(shares.isnan(), 1 / len(given), shares)
 
     def check_parameters(self) -> None:
-        """Refuse parameters that are of no use."""
+        """Refuse invalid parameters."""
         if not isinstance(self.module, torch.nn.Module):
             raise InputTypeError(f"module must be a torch.nn.Module, got {type(self.module).__name__}.")
         if len(self.classes_) != len(self.classes) or len(self.classes) < 2:

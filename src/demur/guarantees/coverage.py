@@ -79,7 +79,7 @@ class Coverage(FittedThreshold):
         proba : array of shape (n, n_classes)
             Of rows that the model was not trained on.
         y : ignored
-            Coverage needs no labels; here so that all fitted rules are called alike.
+            Not used; present so that all fitted rules have the same signature.
         """
         return self.fit_confidence(check_proba(proba).max(axis=-1))
 
@@ -102,8 +102,7 @@ class Coverage(FittedThreshold):
         return (
             f"Answers where the confidence exceeds {self.threshold_:.6g}: {self.n_accepted_:,} of {self.n_rows_:,} "
             f"calibration rows ({self.n_accepted_ / self.n_rows_:.1%}), at least the {self.target:.1%} asked for. New "
-            "rows are answered about as often if they come from where the calibration rows came from. Nothing is said "
-            "about their errors."
+            "rows are answered about as often if they come from the same source. The error rate is not bounded."
         ).replace("%", " %")
 
 

@@ -310,11 +310,11 @@ class Loss(Trainable):
             either = isinstance(y, Tensor) and scores.ndim == 3 and y.shape == shape[:-1] == shape[:1] + shape[2:]
             if scores.ndim > 3 or either:
                 raise InputError(
-                    f"which axis of the scores {shape} holds the classes? Say class_axis=1 for images of shape "
-                    "(N, classes, H, W), or class_axis=-1 for the last axis."
+                    f"the axis of the classes in scores of shape {shape} is not known: pass class_axis=1 for images "
+                    "of shape (N, classes, H, W), or class_axis=-1 for the last axis."
                 )
         elif not -scores.ndim <= class_axis < scores.ndim:
-            raise InputError(f"class_axis={class_axis} is no axis of scores of shape {shape}.")
+            raise InputError(f"class_axis={class_axis} is not an axis of scores of shape {shape}.")
         else:
             scores = scores.movedim(class_axis, -1)
         if not torch.compiler.is_compiling():

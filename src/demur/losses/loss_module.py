@@ -1,4 +1,4 @@
-"""A loss as a torch module with a reduction, for training loops of one's own."""
+"""A loss as a torch module with a reduction, for custom training loops."""
 
 import torch
 from torch import Tensor, nn
@@ -20,13 +20,12 @@ class LossModule(nn.Module):
     def __init__(
         self,
         loss: Loss,
-        *,
-        cost: Hyper | None = None,
-        reduction: str = "mean",
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        class_weight: object = None,
-        class_dim: int = 1,
+        cost: Hyper | None,
+        reduction: str,
+        ignore_index: int,
+        label_smoothing: float,
+        class_weight: object,
+        class_dim: int,
     ) -> None:
         super().__init__()
         if loss.trained_for_cost or cost is not None:
@@ -48,7 +47,7 @@ class LossModule(nn.Module):
         self.register_buffer("class_weight", weight)
 
     def forward(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the reduced loss; only types and shapes are checked, so that a GPU is not waited for."""
+        """Return the reduced loss; only types and shapes are checked, to avoid waiting for a GPU."""
         scores = self._classes_last(scores)
         is_soft = y.is_floating_point()
         target = self._classes_last(y) if is_soft else y.long()
@@ -80,7 +79,7 @@ class LossModule(nn.Module):
         if values.ndim < 2:
             return values
         if not -values.ndim <= self.class_dim < values.ndim:
-            raise InputError(f"class_dim={self.class_dim} is no axis of a tensor of shape {tuple(values.shape)}.")
+            raise InputError(f"class_dim={self.class_dim} is not an axis of a tensor of shape {tuple(values.shape)}.")
         return values.movedim(self.class_dim, -1)
 
     def _each(self, scores: Tensor, target: Tensor, is_soft: bool) -> tuple[Tensor, Tensor | int]:

@@ -162,8 +162,8 @@ def separable_part(loss: Any, n_classes: int, cost: float) -> Part | None:
     --------
     >>> from demur.losses import get
     >>> part = separable_part(get("gce"), 3, 0.2)
-    >>> part(torch.tensor([0.0, 1.0], dtype=torch.float64)).round(decimals=4)  # (1 - exp(-0.7)) / 0.7
-    tensor([0.0000, 0.7192], dtype=torch.float64)
+    >>> part(torch.tensor([1.0], dtype=torch.float64)).round(decimals=4)  # (1 - exp(-0.7)) / 0.7
+    tensor([0.7192], dtype=torch.float64)
     """
     n_outputs = loss.n_outputs(n_classes)
 

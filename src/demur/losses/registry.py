@@ -1,4 +1,4 @@
-"""The registry: the one list of losses, from which tests, command line, docs and experiments read.
+"""The registry of losses, which the estimators, the command line, tests, docs and experiments read.
 
 A loss that is not on the list is found by its file, and a plain function becomes a :class:`FunctionLoss`.
 """
@@ -259,15 +259,7 @@ def as_module(
     """
     from demur.losses.loss_module import LossModule  # which imports torch
 
-    return LossModule(
-        resolve(loss),
-        cost=cost,
-        reduction=reduction,
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-        class_weight=class_weight,
-        class_dim=class_dim,
-    )
+    return LossModule(resolve(loss), cost, reduction, ignore_index, label_smoothing, class_weight, class_dim)
 
 
 def load_object(path: str) -> Any:

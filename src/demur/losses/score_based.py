@@ -14,6 +14,7 @@ error as that loss, it is :class:`~demur.losses.PredictorRejector`.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from math import log
 from typing import ClassVar
@@ -103,9 +104,27 @@ class MozannarSontag(PlusOneLoss):
         return on_simplex(lambda surprise: surprise, cost, over_actions=True)
 
 
+@dataclass(frozen=True)
+class _CrossEntropyFamily(PlusOneLoss):
+    """The loss of answering y plus 1 - c times the loss of declining, each l_mu of a probability."""
+
+    @property
+    @abstractmethod
+    def exponent(self) -> float:
+        """The mu of the family."""
+
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
+        total = torch.logsumexp(scores, -1)
+        answering = _of_surprise(total - score_of_label(scores, y), self.exponent)
+        return answering + (1 - cost) * _of_surprise(total - scores[..., -1], self.exponent)
+
+    def proof(self, n_classes: int, cost: float) -> Proof:
+        return on_simplex(lambda surprise: _of_surprise(surprise, self.exponent), cost, over_actions=True)
+
+
 @register()
 @dataclass(frozen=True)
-class CaoRejection(PlusOneLoss):
+class CaoRejection(_CrossEntropyFamily):
     r"""A multiclass loss over K + 1 scores: :math:`\ell(p_y) + (1-c)\,\ell(p_{K+1})`, p their softmax.
 
     Cao et al. 2022, with :math:`\ell(t) = (1-t^q)/q`. At q = 0 it is :math:`-\log t`, and the loss is that of
@@ -127,21 +146,20 @@ class CaoRejection(PlusOneLoss):
     name = "cao"
     equation = "Cao et al. 2022"
     why = "softmax of the minimiser is an increasing function of (eta, 1 - c)"
+    proof = _CrossEntropyFamily.proof
 
     def __post_init__(self) -> None:
         if not 0 <= self.q < 1:
             raise InputError(f"q must be in [0, 1), got {self.q}; at q = 1 it is 'mao+mae'.")
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
-        return _two_terms(scores, y, cost, mu=1 + self.q)
-
-    def proof(self, n_classes: int, cost: float) -> Proof:
-        return on_simplex(lambda surprise: _of_surprise(surprise, 1 + self.q), cost, over_actions=True)
+    @property
+    def exponent(self) -> float:
+        return 1 + self.q
 
 
 @register({"mu": 0.0}, {"mu": 2.0})
 @dataclass(frozen=True)
-class MaoScores(PlusOneLoss):
+class MaoScores(_CrossEntropyFamily):
     r"""The cross-entropy family over K + 1 scores: :math:`\ell_\mu(p_y) + (1-c)\,\ell_\mu(p_{K+1})`.
 
     Mao et al. 2024 (score-based abstention), :math:`\ell_\mu(t) = (t^{\mu-1} - 1)/(1 - \mu)`, :math:`-\log t` at mu =
@@ -167,6 +185,7 @@ class MaoScores(PlusOneLoss):
     mu: float = 2.0
     equation = "Mao, Mohri & Zhong 2024"
     why = "softmax of the minimiser follows the order of (eta, 1 - c), for every mu in [0, 2]"
+    proof = _CrossEntropyFamily.proof
 
     def __post_init__(self) -> None:
         if not 0 <= self.mu <= 2:
@@ -176,20 +195,9 @@ class MaoScores(PlusOneLoss):
     def name(self) -> str:
         return "mao+" + {0.0: "exp", 1.0: "log", 2.0: "mae"}.get(self.mu, f"{self.mu:g}")
 
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
-        return _two_terms(scores, y, cost, mu=self.mu)
-
-    def proof(self, n_classes: int, cost: float) -> Proof:
-        return on_simplex(lambda surprise: _of_surprise(surprise, self.mu), cost, over_actions=True)
-
-
-def _two_terms(scores: Tensor, y: Tensor, cost: Hyper, mu: float) -> Tensor:
-    """Return the loss of answering y plus 1 - c times the loss of declining, of the cross-entropy family."""
-    assert cost is not None
-    total = torch.logsumexp(scores, -1)
-    answering = _of_surprise(total - score_of_label(scores, y), mu)
-    declining = _of_surprise(total - scores[..., -1], mu)
-    return answering + (1 - cost) * declining
+    @property
+    def exponent(self) -> float:
+        return self.mu
 
 
 def _of_surprise(surprise: Tensor, mu: float) -> Tensor:

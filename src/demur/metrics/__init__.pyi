@@ -3,7 +3,6 @@ from .classification import confusion_matrix as confusion_matrix
 from .classification import precision_recall_f1 as precision_recall_f1
 from .cost_curve import CostCurve as CostCurve
 from .displays import CostCurveDisplay as CostCurveDisplay
-from .displays import LossCurveDisplay as LossCurveDisplay
 from .displays import RejectConfusionMatrixDisplay as RejectConfusionMatrixDisplay
 from .displays import RiskCoverageDisplay as RiskCoverageDisplay
 from .intervals import Interval as Interval
@@ -15,8 +14,6 @@ from .intervals import risk_interval as risk_interval
 from .risk_coverage import RiskCoverage as RiskCoverage
 from .zero_one_c import accepted_accuracy as accepted_accuracy
 from .zero_one_c import coverage as coverage
-from .zero_one_c import false_accept_rate as false_accept_rate
-from .zero_one_c import false_reject_rate as false_reject_rate
 from .zero_one_c import rejection_rate as rejection_rate
 from .zero_one_c import zero_one_c_loss as zero_one_c_loss
 from .zero_one_c import zero_one_c_risk as zero_one_c_risk

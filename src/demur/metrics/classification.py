@@ -89,25 +89,6 @@ class ClassScores:
     support: Floats
     counts: Floats
 
-    def average(self, kind: Literal["macro", "weighted"] = "macro") -> dict[str, float]:
-        """Return precision, recall, F1 and coverage over all classes.
-
-        Parameters
-        ----------
-        kind : {"macro", "weighted"}
-            The plain mean over classes, or the mean weighted by support. A class whose score is undefined (NaN) is left
-            out of the mean of that score.
-        """
-        if kind not in ("macro", "weighted"):
-            raise InputError(f"kind must be 'macro' or 'weighted', got {kind!r}.")
-        found = {}
-        for name in ("precision", "recall", "f1", "coverage"):
-            values = getattr(self, name)
-            defined = ~np.isnan(values)
-            weights = defined * (self.support if kind == "weighted" else 1)
-            found[name] = float(_ratio((values * weights)[defined].sum(), weights.sum()))
-        return found
-
 
 def precision_recall_f1(
     y_true: ArrayLike,
@@ -143,7 +124,7 @@ def precision_recall_f1(
     >>> scores = precision_recall_f1([0, 0, 1, 1, 1], [0, 0, 1, 0, -1])
     >>> scores.precision.round(3), scores.recall.round(3), scores.f1.round(3), scores.coverage.round(3)
     (array([0.667, 1.   ]), array([1.   , 0.333]), array([0.8, 0.5]), array([1.   , 0.667]))
-    >>> round(scores.average()["recall"], 3)
+    >>> round(float(np.nanmean(scores.recall)), 3)  # the macro average
     0.667
     """
     counts, names = _count(y_true, y_pred, labels, reject_label, sample_weight)

@@ -17,7 +17,7 @@ from demur.metrics.zero_one_c import marker_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["CostCurveDisplay", "LossCurveDisplay", "RejectConfusionMatrixDisplay", "RiskCoverageDisplay"]
+__all__ = ["CostCurveDisplay", "RejectConfusionMatrixDisplay", "RiskCoverageDisplay"]
 
 _MOST_POINTS = 5000
 """More points than this cannot be told apart on a screen."""
@@ -194,73 +194,6 @@ class CostCurveDisplay(CurveDisplay):
         axes.set_ylim(bottom=0, auto=True)  # a second curve on the same axes may be higher
         axes.legend(loc="best", frameon=False)
         self.ax_, self.figure_ = axes, axes.figure
-        return self
-
-
-class LossCurveDisplay:
-    """Draw the loss of networks over the epochs of their training.
-
-    Parameters
-    ----------
-    training : array of shape (n_networks, n_epochs)
-        The mean loss of each epoch; NaN where a network had stopped.
-    validation : array of shape (n_networks, n_epochs), optional
-        The loss on rows that a network has not seen, after each epoch.
-
-    Attributes
-    ----------
-    ax_, figure_, lines_
-        What :meth:`plot` has drawn; ``lines_`` are the mean of the training losses, and that of the validation losses
-        where there are any.
-
-    Examples
-    --------
-    >>> display = LossCurveDisplay([[0.9, 0.5, 0.3]], [[0.8, 0.6, 0.7]]).plot()
-    >>> [line.get_label() for line in display.lines_], display.ax_.get_xlabel()
-    (['training', 'held-out rows'], 'epoch')
-    """
-
-    def __init__(self, training: ArrayLike, validation: ArrayLike | None = None) -> None:
-        self.training = np.asarray(training, dtype=np.float64)
-        held_out = np.nan if validation is None else np.asarray(validation, dtype=np.float64)
-        self.validation = np.broadcast_to(held_out, self.training.shape)
-
-    @classmethod
-    def from_estimator(cls, estimator: Estimator, *, ax: "Axes | None" = None) -> Self:
-        """Draw how the networks of a fitted :class:`~demur.RejectClassifier` were trained.
-
-        Parameters
-        ----------
-        estimator : RejectClassifier
-            Or whatever has ``loss_curve_`` and ``validation_curve_``.
-        ax : matplotlib.axes.Axes, optional
-        """
-        training = getattr(estimator, "loss_curve_", None)
-        if training is None or np.ndim(training) != 2:
-            raise InputTypeError(
-                f"{type(estimator).__name__} has no loss curves to draw; a fitted RejectClassifier with the default "
-                "networks has."
-            )
-        return cls(training, getattr(estimator, "validation_curve_", None)).plot(ax)
-
-    def plot(self, ax: "Axes | None" = None) -> Self:
-        """Draw a thin line for each network, and a bold one for their mean.
-
-        Parameters
-        ----------
-        ax : matplotlib.axes.Axes, optional
-            A new figure by default.
-        """
-        ax = axes_or_new(ax)
-        self.lines_ = []
-        for curves, label, colour in ((self.training, "training", "C0"), (self.validation, "held-out rows", "C1")):
-            reached = np.flatnonzero(np.isfinite(curves).any(axis=0))
-            if len(reached):
-                ax.plot(reached + 1, curves[:, reached].T, color=colour, alpha=0.3, linewidth=0.8)
-                self.lines_ += ax.plot(reached + 1, np.nanmean(curves[:, reached], axis=0), color=colour, label=label)
-        ax.set(xlabel="epoch", ylabel="loss")
-        ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
 

@@ -1,4 +1,4 @@
-"""The 0-1-c risk and its parts: from answers, as a scorer, and where class probabilities are known."""
+"""The 0-1-c risk and its parts: from answers, and as a scorer."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,17 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, Estimator, Features, Label
+from demur.array_types import Estimator, Features, Label
 from demur.costs import check_cost, cost_per_row
-from demur.errors import InputError, InputTypeError
+from demur.errors import InputError
 from demur.metrics.predictions import NEVER, correct_and_rejected, rejected
-from demur.rules import check_rows, check_weights, chow_acceptance
+from demur.rules import check_weights
 
 __all__ = [
     "accepted_accuracy",
     "coverage",
-    "false_accept_rate",
-    "false_reject_rate",
     "rejection_rate",
     "zero_one_c_loss",
     "zero_one_c_risk",
@@ -198,73 +196,3 @@ def marker_of(estimator: Estimator, default: Any) -> Any:
     if hasattr(estimator, "steps"):
         return marker_of(estimator.steps[-1][1], default)
     return NEVER if default is None else default
-
-
-def false_reject_rate(
-    decision_reject: ArrayLike, proba: ArrayLike, cost: ArrayLike, *, sample_weight: ArrayLike | None = None
-) -> float:
-    """Return the share of all examples that were rejected although the Bayes-optimal rule accepts them.
-
-    The rate is over all examples, not over those that the Bayes-optimal rule accepts, so that it adds up with
-    :func:`false_accept_rate` to the share of rejector mistakes. Where max eta = 1 - c both decisions cost the
-    same, and neither is a mistake.
-
-    Parameters
-    ----------
-    decision_reject : array of bool, shape (n,)
-        True where the example was declined, as in ``Decision.reject``.
-    proba : array of shape (n, n_classes)
-        The true class probabilities eta(x).
-    cost : float, or array of shape (n,)
-        The price c of one rejection.
-    sample_weight : array of shape (n,), optional
-        How much each example counts.
-
-    Examples
-    --------
-    At c = 0.2 the first two examples should be accepted and the third rejected; the last is a tie.
-
-    >>> eta = [[0.9, 0.1], [0.1, 0.9], [0.7, 0.3], [0.8, 0.2]]
-    >>> false_reject_rate([True, False, False, True], eta, cost=0.2)
-    0.25
-    """
-    reject, acceptance, weights = _against_bayes(decision_reject, proba, cost, sample_weight)
-    return float(np.average(reject & (acceptance > 0), weights=weights))
-
-
-def false_accept_rate(
-    decision_reject: ArrayLike, proba: ArrayLike, cost: ArrayLike, *, sample_weight: ArrayLike | None = None
-) -> float:
-    """Return the share of all examples that were accepted although the Bayes-optimal rule rejects them.
-
-    Parameters
-    ----------
-    decision_reject, proba, cost, sample_weight
-        As for :func:`false_reject_rate`, which also says what a rate and a tie are.
-
-    Examples
-    --------
-    >>> eta = [[0.9, 0.1], [0.1, 0.9], [0.7, 0.3], [0.8, 0.2]]
-    >>> false_accept_rate([True, False, False, True], eta, cost=0.2)
-    0.25
-    """
-    reject, acceptance, weights = _against_bayes(decision_reject, proba, cost, sample_weight)
-    return float(np.average(~reject & (acceptance < 0), weights=weights))
-
-
-def _against_bayes(
-    decision_reject: ArrayLike, proba: ArrayLike, cost: ArrayLike, sample_weight: ArrayLike | None
-) -> tuple[NDArray[np.bool_], AnyArray, NDArray[np.float64]]:
-    """Return the decisions, the Bayes-optimal acceptance with zero at ties, and the weights."""
-    reject = np.asarray(decision_reject)
-    if reject.dtype != np.bool_:
-        raise InputTypeError(
-            f"decision_reject must be a boolean mask, True where rejected, got dtype {reject.dtype}; "
-            "use decision.reject, or y_pred == reject_label."
-        )
-    eta = check_rows(proba)
-    if reject.shape != eta.shape[:1]:
-        raise InputError(f"decision_reject must have shape {eta.shape[:1]}, one per row of proba, got {reject.shape}.")
-    acceptance = chow_acceptance(eta.max(axis=-1), cost_per_row(cost, reject.shape))
-    ties = np.abs(acceptance) <= 4 * np.finfo(eta.dtype).eps
-    return reject, np.where(ties, 0.0, acceptance), check_weights(sample_weight, len(reject))

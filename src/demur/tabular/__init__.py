@@ -1,4 +1,4 @@
-"""Tables: from a file to a model that knows its columns, judged and reported.
+"""Models of tables: reading files, fitting, deciding, evaluating and reporting.
 
 Every name is imported on first use, so that a wrong call is refused before torch is loaded. ``__init__.pyi`` beside
 this file is the list of public names.

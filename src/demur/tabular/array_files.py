@@ -128,7 +128,7 @@ def array_table(
     for key, array in opened.items():
         if len(array) != n_rows or array.ndim > 2:
             shapes = ", ".join(f"{key} {array.shape}".strip() for key, array in opened.items())
-            raise TableError(f"{name} is no table of arrays with as many rows each, but has {shapes}: save such arrays")
+            raise TableError(f"{name} does not hold arrays with equal numbers of rows, but {shapes}: save such arrays")
         kind = pa.array(array[:1].reshape(-1)).type
         for number in range(array.shape[1]) if array.ndim == 2 else [None]:
             column = (key or "0") if number is None else str(number) if n_matrices == 1 else f"{key}_{number}"

@@ -329,7 +329,7 @@ class CallsEvaluation:
     Parameters
     ----------
     n_rows, n_left_out : int
-        Rows that were judged, and rows that not every service has answered.
+        Rows that were evaluated, and rows that not every service has answered.
     payments : tuple of Payment
         The cascade first.
     """
@@ -403,7 +403,7 @@ def evaluate_calls(model: CallsModel, table: Any, *, where: str = "the table") -
 
 
 def _mean(values: _Floats, most: float) -> Interval:
-    """Return the interval of a mean of amounts up to ``most``; many different ones are rounded for its width."""
+    """Return the interval of a mean of amounts up to ``most``; many different amounts are rounded first."""
     support = np.union1d(values, [most])
     if len(support) > _MOST_VALUES:
         support = np.linspace(values.min(), most, _MOST_VALUES)

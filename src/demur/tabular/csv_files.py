@@ -419,7 +419,8 @@ def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) 
             if pc.any(pc.match_substring_regex(text, pattern)).as_py()
         }
         if len(found) != 1:
-            why = "begin with the day or the month by turns" if found else "may begin with the day or the month"
+            both = "begin with the day in some rows and with the month in others"
+            why = both if found else "may begin with the day or the month"
             words = f"{example} in column {shown(name)} {why}, so they are read as text"
             return None, [], f"{words}: pass --dayfirst or --no-dayfirst"
         dayfirst = found.pop()

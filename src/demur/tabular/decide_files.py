@@ -346,7 +346,7 @@ def _check_target(read: Path, final: Path, overwrite: bool) -> None:
         raise TableError(f"{shown(final)} already exists: choose another name, or pass --force to replace it")
     foreign = [path for path in final.rglob("*") if path.is_file() and path.suffix != ".parquet"]
     if foreign:
-        raise TableError(f"{shown(final)} contains {foreign[0].name!r}, which is no Parquet file: choose another name")
+        raise TableError(f"{shown(final)} contains {foreign[0].name!r}, not a Parquet file: choose another name")
 
 
 def _decide_one(

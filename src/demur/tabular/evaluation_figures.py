@@ -388,7 +388,7 @@ class GroupFigures:
     risk : Interval or None
         The mean cost of a row; None where rejecting has no single cost.
     differs : {"", "more", "fewer"}
-        Whether the errors are more or fewer than those of all rows, beyond chance.
+        Whether the group has significantly more or fewer errors than all rows.
     """
 
     name: str
@@ -454,7 +454,7 @@ once, on held-out rows and on later tables: at 5 %, a valid guarantee would soon
 
 @dataclass(frozen=True)
 class GuaranteeCheck:
-    """A guarantee and what was seen.
+    """A guarantee compared with labelled rows.
 
     Parameters
     ----------
@@ -469,7 +469,7 @@ class GuaranteeCheck:
     verdict : {"kept", "within chance", "broken", "not comparable"}
     sentence : str
     chance : float or None
-        How often what was seen, or worse, comes up in such samples if the guarantee holds; None where it was kept.
+        Probability of a result at least as bad if the guarantee holds; None where it was kept.
     """
 
     figure: str
@@ -487,9 +487,9 @@ def check_guarantee(rule: Rule | None, counts: AnswerCounts) -> GuaranteeCheck |
     Examples
     --------
     >>> check_guarantee(RiskControl(0.3), AnswerCounts(500, 412, 110)).sentence
-    'Guaranteed: at most 30.0 % of the answers wrong. Seen: 26.7 % of 412 answered. The guarantee holds on these rows.'
+    'Guaranteed: at most 30.0 % of the answers wrong. Observed: 26.7 % of 412. The guarantee holds on these rows.'
     >>> check_guarantee(RiskControl(0.3), AnswerCounts(500, 400, 160)).sentence
-    'Guaranteed: at most 30.0 % of the answers wrong. Seen: 40.0 % of 400 answered. The guarantee is broken: if it ...
+    'Guaranteed: at most 30.0 % of the answers wrong. Observed: 40.0 % of 400. The guarantee is broken: if it ...
     """
     if isinstance(rule, RiskControl):
         return _check_risk(rule, counts)
@@ -503,13 +503,13 @@ def _check_risk(rule: RiskControl, counts: AnswerCounts) -> GuaranteeCheck:
     words = f"Guaranteed: at most {percent(target)} of {answers} wrong."
     seen, verdict, chance = None, "kept", None
     if not n_answered:
-        words += " No row was answered, so these rows cannot tell."
+        words += " No row was answered, so these rows cannot confirm it."
     else:
         seen = counts.n_wrong / n_answered
-        words += f" Seen: {percent(seen)} of {n_answered:,} answered."
+        words += f" Observed: {percent(seen)} of {n_answered:,}."
         if per_group:
             verdict = "not comparable"
-            words += " The guarantee is not about that share, in which large groups count more."
+            words += " The guarantee is not about this share, to which large groups contribute more."
         elif seen <= target:
             words += " The guarantee holds on these rows."
         else:
@@ -538,7 +538,7 @@ def _check_coverage(rule: Coverage, counts: AnswerCounts) -> GuaranteeCheck:
     beta-binomial.
     """
     target, seen, n_rows, verdict, chance = float(rule.target), counts.coverage, counts.n_rows, "kept", None
-    words = f"Target: at least {percent(target)} of the rows answered. Seen: {percent(seen)} of {n_rows:,}."
+    words = f"Target: at least {percent(target)} of the rows answered. Observed: {percent(seen)} of {n_rows:,}."
     if seen < target:
         from scipy.stats import betabinom
 

@@ -197,16 +197,16 @@ class ExpertEvaluation:
     def rule(self) -> str:
         """Return the experts and their prices in a sentence."""
         asked = ", ".join(f"{name} at {price:g}" for name, price in zip(self.names, self.prices, strict=True))
-        return f"Each row goes to whoever is expected to cost least: the model itself, or {asked}; a mistake costs 1."
+        return f"Each row goes where the expected cost is lowest: the model itself, or {asked}; a mistake costs 1."
 
     def remarks(self) -> list[str]:
         """Return sentences on missing answers and on limits."""
         sentences = []
         if self.n_open:
-            rows = counted(self.n_open, "row has", "rows have")
-            sentences.append(f"{rows} no answer of the expert who is asked: expected mistakes count there.")
+            rows = counted(self.n_open, "row", "rows")
+            sentences.append(f"For {rows}, the asked expert's answer is missing; the expected error is used.")
         sentences += [
-            f"These rows hold no answer of {one.name}: nothing here tells how good {one.name} is."
+            f"These rows have no answer of {one.name}: they cannot show how good {one.name} is."
             for one in self.experts
             if not one.n_answered
         ]

@@ -214,7 +214,7 @@ def _with_reject_option(
         return estimator
     methods = ("predict_proba", "decision_function")
     if not any(hasattr(estimator, one) for one in methods) or not is_classifier(estimator):
-        raise InputTypeError(f"a {_name(estimator)} is no classifier with {' or '.join(methods)}: give one.")
+        raise InputTypeError(f"a {_name(estimator)} is not a classifier with {' or '.join(methods)}: give one.")
     try:
         check_is_fitted(estimator)
     except NotFittedError:
@@ -439,12 +439,12 @@ def _notes_on_answers(data: LabelledTable, said: Counter[str], n_samples: int, c
     if strange:
         times = sum(said[text] for text in strange)
         notes.append(
-            f"{times:,} of the answers are no label, such as {listed(strange[:5])}: rows of them are declined."
+            f"answers that are not one of the labels, such as {listed(strange[:5])}, are declined ({times:,} answers)."
         )
     if never:
         notes.append(f"rows have the label {listed(never)}, which is never an answer.")
     if confidence is not None and (gaps := data.rows[confidence].null_count):
-        notes.append(f"{gaps:,} rows have no confidence: their answers are judged together.")
+        notes.append(f"{gaps:,} rows have no confidence: one probability is estimated for all of them together.")
     return notes
 
 
@@ -468,7 +468,7 @@ def _probabilities(
             values = next(stored.chunks())[1]
             known = values[~np.isnan(values).all(axis=1)]
             kind, tolerance = find_kind(known), rounding_of(known)
-            notes.append(f"the numbers are taken for {kind} ({PROBA_KINDS[kind]}): --proba-kind says otherwise.")
+            notes.append(f"the numbers are read as {kind} ({PROBA_KINDS[kind]}): --proba-kind changes this.")
         estimator = PrecomputedProbabilities(np.array(classes), kind, tolerance)
         for first, values in stored.chunks():  # noqa: B007 # the message needs it
             estimator.check(values)

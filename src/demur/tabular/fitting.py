@@ -777,7 +777,7 @@ _TOLERATED = 0.02
 
 
 def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: Schema) -> list[str]:
-    """Return a sentence for each column that alone tells the class of nearly every row.
+    """Return a sentence for each column that alone predicts the class of nearly every row.
 
     A small tree is fitted on each column by itself, and predicts rows that it was not fitted on. A table with one
     column only has nothing to compare it with.
@@ -796,7 +796,7 @@ def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: S
     >>> table = pa.table({"code": [1, 2] * 50, "size": np.random.default_rng(0).normal(size=100), "y": y})
     >>> schema = Schema.learn(table, target="y")
     >>> likely_leaks(schema.encode(table), np.array(y), schema)
-    ["column 'code' alone tells the class of 100.0% of the rows, which looks like a leak: ...
+    ["column 'code' alone predicts the class of 100.0% of the rows, which looks like a leak: ...
     """
     from sklearn.model_selection import KFold, cross_val_predict
     from sklearn.tree import DecisionTreeClassifier
@@ -812,7 +812,7 @@ def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: S
         n_wrong = int((cross_val_predict(tree, values[:, None], y, cv=KFold(2)) != y).sum())
         if n_wrong <= _TOLERATED * n_others:
             found.append(
-                f"column {shown(name)} alone tells the class of {1 - n_wrong / len(y):.1%} of the rows, which looks "
+                f"column {shown(name)} alone predicts the class of {1 - n_wrong / len(y):.1%} of the rows, which looks "
                 f"like a leak: if it is known only after the answer, leave it out with --drop {shown(name)}."
             )
     return found
@@ -843,11 +843,11 @@ def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:
         or not {*answers} <= {*table.column_names[1:]}
     ):
         raise TableError(
-            f"{name} is no cost matrix of the classes {listed(classes)}: give one row for each class, which the first "
-            "column names, and a column of costs for each class and one called reject"
+            f"{name} is not a cost matrix of the classes {listed(classes)}: give one row for each class, which the "
+            "first column names, and a column of costs for each class and one called reject"
         )
     try:
         costs = [[float(table[one][names.index(true)].as_py()) for one in answers] for true in classes]
     except (TypeError, ValueError):
-        raise TableError(f"{name} holds a cell that is no cost: give a number in every cell") from None
+        raise TableError(f"{name} holds a cell that is not a number: give a number in every cell") from None
     return CostMatrix(costs)

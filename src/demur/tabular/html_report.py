@@ -426,14 +426,14 @@ def _risk_axis(title: str, highest: float, unit: str) -> Axis:
 def page_environment(package: str, *, needed_by: str, extra: str) -> "Environment":
     """Return the template engine for the pages in the folder ``page`` of a package.
 
-    Names from data stay text: everything is escaped, and an undefined name is an error instead of nothing.
+    Everything that comes from data is escaped, and an undefined name is an error.
 
     Parameters
     ----------
     package : str
         Such as ``"demur.tabular"``.
     needed_by, extra : str
-        What to say where Jinja2 is missing: who needs it, and the extra of demur that brings it.
+        For the error if Jinja2 is missing: the feature that needs it, and the extra to install.
     """
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined

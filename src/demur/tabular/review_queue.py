@@ -32,7 +32,7 @@ WHY, DECLINED, AUDIT = "why", "declined", "audit"
 """The column with the reason for a review, and its values; it is empty for rows that are not reviewed."""
 
 _MOST_ROWS = 200_000
-"""Rows that weights may multiply the table to; beyond it all weights shrink alike."""
+"""Largest number of rows after weighting; beyond it all weights are scaled down by the same factor."""
 
 
 def draw_audit(reject: ArrayLike, share: float, rng: np.random.Generator) -> Mask:
@@ -337,7 +337,7 @@ def refit_table(
     if model.cost is None or not (rule is None or isinstance(rule, Chow)) or model.reads != "codes":
         raise InputError(
             "refit is for a model that demur trained and that decides by a cost: a guarantee or another rule must be "
-            "fitted on rows as they come, with demur fit."
+            "fitted on a random sample of rows, with demur fit."
         )
     old = LabelledTable.of(table, model.target, "the training table").rows
     reviewed, known = reviewed_rows(reviewed, model, where="the reviewed table")

@@ -320,8 +320,9 @@ class TableModel:
         """Return the decisions as an Arrow table, as ``demur predict`` writes them.
 
         ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
-        ``first_choice`` and ``second_choice`` are there for whoever takes over. ``confidence`` is the probability of
-        the first choice, or a trained score for losses without probabilities; it is at most 0 for a novel row.
+        ``first_choice`` and ``second_choice`` help the person who handles a declined row. ``confidence`` is the
+        probability of the first choice, or a trained score for losses without probabilities; it is at most 0 for a
+        novel row.
         ``reason`` of a declined row is "ambiguous", "out of scope", or "novel" and the columns whose values are outside
         the range of the training rows. It also names the columns with a category that training did not have.
 
@@ -431,7 +432,7 @@ def answer_confidence(
 
 
 def is_rejected(answers: _Rows) -> pa.Array:
-    """Return which rows of :meth:`TableModel.answers` are not answered yet: declined, or to be asked somebody.
+    """Return which rows of :meth:`TableModel.answers` have no answer yet: declined, or passed to an expert.
 
     Examples
     --------

@@ -102,7 +102,7 @@ class TableWriter:
         for one in self._inputs:
             same = one.exists() and self._path.exists() and one.samefile(self._path)
             if same or (one.is_dir() and one.resolve() in self._path.resolve().parents):
-                raise TableError(f"{shown(self._path)} is what is being read: write to another name or folder")
+                raise TableError(f"{shown(self._path)} is the file that is being read: write to another name or folder")
         self._path.parent.mkdir(parents=True, exist_ok=True)
         part = part_of(self._path)
         try:
@@ -157,7 +157,7 @@ class TableWriter:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Name the file that could not be written; a closed standard output is the caller's concern."""
+        """Name the file that could not be written; a closed standard output is left to the caller."""
         try:
             yield
         except OSError as error:
@@ -182,7 +182,7 @@ def _format_of(path: Path | None) -> tuple[str, str | None]:
     found = _SUFFIXES.get((path.with_suffix("") if codec else path).suffix.lower())
     if found is None or (codec and found not in _DELIMITERS):
         raise TableError(
-            f"{shown(path.name)} does not tell a format to write: end it in one of {', '.join(_SUFFIXES)}; only text "
+            f"{shown(path.name)} does not end in a known format: use one of {', '.join(_SUFFIXES)}; only text "
             "can be compressed"
         )
     return found, codec

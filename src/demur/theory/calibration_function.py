@@ -40,7 +40,7 @@ __all__ = ["CalibrationFunction", "calibration_function", "least_gaps"]
 
 @dataclass(frozen=True)
 class CalibrationFunction:
-    """A valid xi of a loss, as large as can be told, callable on 0-1-c excesses between 0 and 1.
+    """The largest valid xi of a loss that was found, callable on excess 0-1-c risks between 0 and 1.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def calibration_function(loss: LossLike, n_classes: int, cost: float, *, n_nodes
     Parameters
     ----------
     loss : str, Loss or callable
-        Smooth, and treating the classes alike (or binary).
+        Smooth, and symmetric in the classes (or binary).
     n_classes : int
     cost : float
         In (0, 1/2).
@@ -166,8 +166,8 @@ def calibration_function(loss: LossLike, n_classes: int, cost: float, *, n_nodes
     subject = examine(made, as_target(cost, n_classes))
     if not (subject.linked or subject.answers_argmax) or not (subject.symmetric or n_classes == 2):
         raise NoBoundError(
-            f"the calibration function is computed for losses that treat the classes alike and answer the class with "
-            f"the largest score or probability; {made.name} does not."
+            f"the calibration function is computed for losses that are symmetric in the classes and answer the class "
+            f"with the largest score or probability; {made.name} is not one."
         )
     facts = bound_facts_of(made)
     bound = None if facts is None else excess_risk_bound(made, cost)

@@ -99,7 +99,7 @@ def minimise_rows(
     active = torch.arange(n_rows)
     value, gradient, curvature = second_order(objective, points, names)
     for _ in range(max_steps):
-        # A value without bound is no excuse for a slope.
+        # The slope must be finite even where the value is not.
         slope[active] = gradient.abs().amax(-1) / value.abs().clamp(1.0, 1e4)
         moving = (slope[active] > tolerance) & (damping[active] < 1e12) & value.isfinite()
         if not bool(moving.all()):

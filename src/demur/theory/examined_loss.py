@@ -193,7 +193,7 @@ class ExaminedLoss:
 
     @property
     def outputs_assumed(self) -> bool:
-        """Whether nobody said how many scores a plain function takes."""
+        """Whether the number of scores of a plain function was not given."""
         return isinstance(self.loss, FunctionLoss) and self.loss.outputs is None
 
     def values(self, scores: Tensor, y: Tensor) -> Tensor:
@@ -206,7 +206,7 @@ class ExaminedLoss:
         return weigh(self.each_value(scores), eta)
 
     def each_value(self, scores: Tensor) -> Tensor:
-        """Return the loss of scores (m, n_outputs) for each class, (m, n_classes); infinite where it is no number."""
+        """Return the loss of scores (m, n_outputs) for each class, (m, n_classes); infinite where it is NaN."""
         if not len(scores):
             return scores.new_zeros(0, self.n_classes)
         classes = torch.arange(self.n_classes)

@@ -1,7 +1,7 @@
 """The pointwise risk W(g; eta) = sum_y eta_y L(g, y) of any loss, and its minimisers (Section 2.1).
 
-A convex loss that treats the classes alike has a minimiser that gives equal scores to classes of equal probability. A
-row of eta with three different values is then a problem in three unknowns, whatever K is.
+A convex loss that is symmetric in the classes has a minimiser that gives equal scores to classes of equal probability.
+A row of eta with three different values is then a problem in three unknowns, whatever K is.
 """
 
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper, *, symmetric: 
     eta : tensor of shape (n_rows, n_classes)
     cost : float, or tensor of shape (n_rows,)
     symmetric : bool
-        Whether the loss treats the classes alike; then classes of equal probability share a score, and a row with
+        Whether the loss is symmetric in the classes; then classes of equal probability share a score, and a row with
         few different values is a small problem however many classes there are.
 
     Returns

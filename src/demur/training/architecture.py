@@ -7,14 +7,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
+import numpy as np
+
 from demur.array_types import AnyArray
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, nn, torch
 
-__all__ = ["Architecture", "ModuleArchitecture", "ModuleFactory", "Numbers", "Stack", "one_vector"]
+__all__ = ["Architecture", "ModuleArchitecture", "ModuleFactory", "Numbers", "Stack", "generator_of", "one_vector"]
 
 Numbers = TypeVar("Numbers", "Tensor", AnyArray)
 """Tensors, or NumPy arrays where torch is not needed."""
+
+
+_PURPOSES = ("order of rows", "dropped units", "biases")
+
+
+def generator_of(seed: int, purpose: str) -> torch.Generator:
+    """Return a generator for one purpose of a network, with other numbers than those of its initial weights."""
+    own = np.random.SeedSequence([seed, 1 + _PURPOSES.index(purpose)]).generate_state(1)[0]
+    return torch.Generator().manual_seed(int(own))
 
 
 def one_vector(parts: Iterable[Tensor], device: torch.device) -> Tensor:
@@ -75,7 +86,7 @@ class Architecture(ABC):
     """A kind of network: how to stack it for training, and how to use it afterwards."""
 
     is_module: bool = False
-    """True for a torch module of the user's own: its networks are trained one by one, without CUDA graphs, and
+    """True for a torch module of the user's own: its networks are trained one by one, and
     :meth:`scores` takes tensors only."""
 
     @property

@@ -17,16 +17,14 @@ from demur.errors import InputError, UserError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
-from demur.training.cuda import GraphedSteps
 from demur.training.fused import can_fuse, train_fused
 from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData, TrainingOptions
 from demur.training.training_step import Batches, TrainingStep, stacked_loss
-from demur.workers import n_cores, on_workers, single_threaded_kernels
+from demur.workers import n_cores, on_workers
 
 __all__ = [
     "Chunk",
     "DeviceMemoryError",
-    "StackPlan",
     "cache_per_core",
     "plan_chunks",
     "resolve_device",
@@ -95,15 +93,13 @@ def train_all(jobs: Sequence[Job], **options: Any) -> list[Trained]:
     Small stacks leave most of a GPU idle; stacks of different jobs then run side by side.
     """
     how = TrainingOptions(**options)
-    if any(network.validation is not None for job in jobs for network in job.networks):
-        raise InputError("validation rows of a network are for train_tabular; leave them out.")
     device = how.where
     if device.type != "cuda":
-        return _train_stacks(jobs, how)
+        return _train_stacks([replace(job, data=job.data.to(device)) for job in jobs], how)
     try:
         with torch.cuda.device(device):
             jobs = [replace(job, data=job.data.to(device)) for job in jobs]
-            fused = [number for number, job in enumerate(jobs) if how.on_cuda != "graph" and can_fuse(job)]
+            fused = [number for number, job in enumerate(jobs) if can_fuse(job)]
             others = [number for number in range(len(jobs)) if number not in fused]
             trained = dict(zip(fused, train_fused([jobs[number] for number in fused], how), strict=True))
             trained |= zip(others, _train_stacks([jobs[number] for number in others], how), strict=True)
@@ -118,28 +114,20 @@ def train_all(jobs: Sequence[Job], **options: Any) -> list[Trained]:
 def _train_stacks(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
     """Train stacks of networks, several at a time."""
     results = [Trained.empty(job.architecture, len(job.networks), how.where) for job in jobs]
-    work, n_workers = _plan(jobs, how)
-    alone = any(job.architecture.is_module for job in jobs)
-    run = _run_graphs if how.where.type == "cuda" and not alone else _run
-    for one, outcome in run(work, how, how.n_workers or (1 if alone else n_workers)):
+    n_networks = sum(len(job.networks) for job in jobs)
+    plans = [stack_plan(job.architecture, how.batch_size, n_networks, how.where) for job in jobs]
+    work = [
+        _Work(number, job, chunk)
+        for number, (job, (size, n_workers)) in enumerate(zip(jobs, plans, strict=True))
+        for chunk in plan_chunks(
+            job.networks,
+            stack_size=size if job.architecture.is_module else how.stack_size or size,
+            n_workers=n_workers,
+        )
+    ]
+    for one, outcome in _run(work, how, how.n_workers or min((workers for _, workers in plans), default=1)):
         results[one.job_number].put(one.chunk.members, *outcome)
     return results
-
-
-def _plan(jobs: Sequence[Job], how: TrainingOptions) -> tuple[list[_Work], int]:
-    """Cut the jobs into stacks, and say how many of them train at a time."""
-    work: list[_Work] = []
-    n_workers = 1
-    n_networks = sum(len(job.networks) for job in jobs)
-    for number, job in enumerate(jobs):
-        plan = stack_plan(job.architecture, batch_size=how.batch_size, n_networks=n_networks, device=how.where)
-        n_workers = max(n_workers, plan.n_workers)
-        splitting = 1 if how.where.type == "cuda" else plan.n_workers  # a GPU prefers one large stack to several small
-        size = 1 if job.architecture.is_module else how.stack_size or plan.stack_size
-        on_device = replace(job, data=job.data.to(how.where))
-        chunks = plan_chunks(job.networks, stack_size=size, n_workers=splitting)
-        work += [_Work(number, on_device, chunk) for chunk in chunks]
-    return work, n_workers
 
 
 def _run(work: Sequence[_Work], how: TrainingOptions, n_workers: int) -> Iterator[_Done]:
@@ -167,29 +155,6 @@ def _run(work: Sequence[_Work], how: TrainingOptions, n_workers: int) -> Iterato
     yield from zip(work, on_workers(run, work, n_workers=n_workers, stop=stop), strict=True)
 
 
-def _run_graphs(work: Sequence[_Work], how: TrainingOptions, n_streams: int) -> Iterator[_Done]:
-    """Train the stacks on a GPU, ``n_streams`` at a time on streams of their own, and yield each when it is done.
-
-    One host thread feeds all streams, an epoch of one stack after an epoch of the next; within an epoch nothing waits
-    for the device.
-    """
-    with torch.no_grad(), single_threaded_kernels():
-        for start in range(0, len(work), n_streams):
-            runs = [(one, *one.prepare(how)) for one in work[start : start + n_streams]]
-            streams = [torch.cuda.Stream() for _ in runs]  # type: ignore[no-untyped-call] # torch's stubs
-            graphed = [GraphedSteps(step.on_rows, batches.n_steps, how.where) for _, step, batches in runs]
-            torch.cuda.synchronize()  # the streams find what was prepared
-            for _ in range(how.epochs):
-                for (one, _, batches), stream, steps in zip(runs, streams, graphed, strict=True):
-                    with torch.cuda.stream(stream):
-                        steps.take(batches.shuffle().transpose(0, 1), batches.weight[0])
-                    if how.progress is not None:
-                        how.progress(len(one))
-            torch.cuda.synchronize()
-            for one, step, _ in runs:
-                yield one, step.outcome()
-
-
 @dataclass(frozen=True, eq=False)
 class _Work:
     """One chunk of one job."""
@@ -207,44 +172,26 @@ class _Work:
         batches = Batches([one.rows for one in leaders], [one.seed for one in leaders], how.batch_size)
         stack = self.job.architecture.stack([one.seed for one in members], self.chunk.n_groups, how.where)
         loss = stacked_loss(self.job.loss, members, how.where)
-        step = TrainingStep(loss, stack, self.job.data, members, how.learning_rate, decoupled=how.decay == "decoupled")
+        step = TrainingStep(loss, stack, self.job.data, members, how.learning_rate)
         return step, batches
 
 
 _Done: TypeAlias = "tuple[_Work, tuple[Tensor, Tensor]]"
 """A stack that was trained, its networks' vectors, and which of them failed."""
 
-_CUDA_STREAMS = 8
-"""How many stacks train side by side on a GPU: one alone leaves most of it idle."""
 
+def stack_plan(architecture: Architecture, batch_size: int, n_networks: int, device: torch.device) -> tuple[int, int]:
+    """Return the number of networks per stack, and the number of stacks that train at a time.
 
-@dataclass(frozen=True)
-class StackPlan:
-    """How many networks train in one stack, and how many stacks at a time.
-
-    On the CPU each worker is one thread that runs its stacks with single-threaded kernels: small matrix products
-    gain nothing from two threads, two stacks do.
+    On a CPU, a stack fits into a core's share of the cache; on a GPU, one large stack at a time into its memory.
     """
-
-    stack_size: int
-    n_workers: int
-
-
-def stack_plan(architecture: Architecture, *, batch_size: int, n_networks: int, device: torch.device) -> StackPlan:
-    """Choose the stack size from the bytes that one network touches in a step.
-
-    On the CPU a stack takes what a core has of the second or third level of cache; on CUDA all stacks together take
-    a quarter of the free memory.
-    """
-    touched = 4 * (3 * batch_size * architecture.n_activations + 6 * architecture.n_parameters)
     if architecture.is_module:
-        return StackPlan(stack_size=1, n_workers=1)
+        return 1, 1
+    touched = 4 * (3 * batch_size * architecture.n_activations + 6 * architecture.n_parameters)
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        return StackPlan(stack_size=max(1, min(2048, free // 4 // _CUDA_STREAMS // touched)), n_workers=_CUDA_STREAMS)
-    stack_size = max(4, min(96, cache_per_core() // touched))
-    n_workers = min(n_cores(), max(1, n_networks // 8))
-    return StackPlan(stack_size=stack_size, n_workers=n_workers)
+        return max(1, min(2048, free // 8 // touched)), 1
+    return max(4, min(96, cache_per_core() // touched)), min(n_cores(), max(1, n_networks // 8))
 
 
 @dataclass(frozen=True)
@@ -320,12 +267,10 @@ def resolve_device(device: str) -> torch.device:
         found = None
     if found is None or found.type not in ("cpu", "cuda"):
         raise InputError(f'unknown device {device!r}; use "auto", "cpu", "cuda" or "cuda:0".')
-    if found.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f'device {device!r} is not there: PyTorch sees no CUDA GPU. Use device="cpu" or "auto".')
-    if found.type == "cuda" and found.index is not None and found.index >= torch.cuda.device_count():
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise InputError(
             f"device {device!r} is not there: PyTorch sees {torch.cuda.device_count()} CUDA GPU(s), numbered from 0. "
-            'Use another number, "cuda" or "cpu".'
+            'Use another number, "cpu" or "auto".'
         )
     return found
 

@@ -129,7 +129,6 @@ class FusedStack:
         hyper = [[_hyper(job.loss, one, name) for one in networks] for name in _HYPER]
         own = [[one.cost for one in networks], [one.weight_decay or 0.0 for one in networks], *hyper]
         self._own = [torch.tensor(values, dtype=torch.float32, device=device) for values in own]
-        self._learning_rate = how.learning_rate
         self._corrections = _bias_corrections(how.epochs * orders.n_steps, how.learning_rate).to(device)
         self._y = job.data.y.to(torch.int32)
         features, hidden, outputs = (_padded(size) for size in self._sizes)
@@ -138,7 +137,7 @@ class FusedStack:
         self._constants = {
             "features": features, "hidden": hidden, "outputs": outputs, "rows": rows,
             "in_pieces": orders.batch_size > rows, "loss": loss, "margin": margin,
-            "weighted": job.data.weight is not None, "decoupled": how.decay == "decoupled",
+            "weighted": job.data.weight is not None,
             "own_units": architecture.own_units, "precision": how.on_cuda, "num_warps": _WARPS,
         }  # fmt: skip
         self.kernel = (*self._sizes, *self._constants.values())
@@ -160,7 +159,7 @@ class FusedStack:
         orders, weight = self._orders, self._data.weight
         return (
             self._data.X, self._y, orders.weight if weight is None else weight, block, orders.weight, self._order_of,
-            self._state, self._corrections[first_epoch * orders.n_steps :], *self._own, self._learning_rate,
+            self._state, self._corrections[first_epoch * orders.n_steps :], *self._own,
             len(self._order_of), block.shape[-1], n_epochs * orders.n_steps, orders.n_steps, orders.batch_size,
             *self._sizes, self._state.shape[2],
         )  # fmt: skip
@@ -209,16 +208,11 @@ def train_fused(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
     return results
 
 
-_compiled: set[tuple[object, ...]] = set()
-
-
 def _compile(stacks: Sequence[FusedStack]) -> None:
-    """Compile what this process has not compiled yet, side by side: each takes seconds."""
-    new = {stack.kernel: stack for stack in stacks if stack.kernel not in _compiled}
-    first, others = list(new.values())[:1], list(new.values())[1:]
-    on_workers(FusedStack.compile, first)  # by itself: it sets up what all of them share
-    on_workers(FusedStack.compile, others)
-    _compiled.update(new)
+    """Compile the program of each kind of stack, several at a time."""
+    kinds = list({stack.kernel: stack for stack in stacks}.values())
+    on_workers(FusedStack.compile, kinds[:1])  # by itself: it sets up what all of them share
+    on_workers(FusedStack.compile, kinds[1:])
 
 
 class _Lanes:

@@ -111,15 +111,9 @@ def _score_gradient(
 
 
 @triton.jit
-def _updated(w, g, mean, square, largest, decay, shrink, step_size, root, decoupled: tl.constexpr):
-    """Return one step of AMSGrad as torch.optim.Adam(amsgrad=True) makes it: weights and the three moments.
-
-    Decoupled, as torch.optim.AdamW makes it: the weights shrink by a factor of their own.
-    """
-    if decoupled:
-        w = w * shrink
-    else:
-        g = g + decay * w
+def _updated(w, g, mean, square, largest, decay, step_size, root):
+    """Return one step of AMSGrad as torch.optim.Adam(amsgrad=True) makes it: weights and the three moments."""
+    g = g + decay * w
     mean = mean + 0.1 * (g - mean)
     square = 0.999 * square + 0.001 * g * g
     largest = tl.maximum(largest, square)
@@ -174,10 +168,10 @@ def _gradients(
 @triton.jit(do_not_specialize=["n_steps", "epoch_steps", "batch_size", "order_length", "n_networks", "n_parameters"])
 def train_networks(
     x_ptr, y_ptr, weight_ptr, order_ptr, place_ptr, orders_ptr, state_ptr, step_ptr, cost_ptr, decay_ptr, alpha_ptr,
-    beta_ptr, learning_rate, n_networks, order_length, n_steps, epoch_steps, batch_size, n_features, n_hidden,
+    beta_ptr, n_networks, order_length, n_steps, epoch_steps, batch_size, n_features, n_hidden,
     n_outputs, n_parameters,
     features: tl.constexpr, hidden: tl.constexpr, outputs: tl.constexpr, rows: tl.constexpr, in_pieces: tl.constexpr,
-    loss: tl.constexpr, margin: tl.constexpr, weighted: tl.constexpr, decoupled: tl.constexpr, precision: tl.constexpr,
+    loss: tl.constexpr, margin: tl.constexpr, weighted: tl.constexpr, precision: tl.constexpr,
     own_units: tl.constexpr,
 ):  # fmt: skip
     """Train one network on ``n_steps`` batches; its state is read before and written after.
@@ -192,7 +186,6 @@ def train_networks(
     b = tl.arange(0, rows)
     cost, decay = tl.load(cost_ptr + network), tl.load(decay_ptr + network)
     alpha, beta = tl.load(alpha_ptr + network), tl.load(beta_ptr + network)
-    shrink = 1.0 - learning_rate * decay
     order_ptr += tl.load(orders_ptr + network).to(tl.int64) * order_length
 
     at_w1, has_w1 = _at(h, f, n_hidden, n_features)
@@ -224,13 +217,13 @@ def train_networks(
             g2 = tl.where(has_w2, g2, 0.0)
         size, root = tl.load(step_ptr + 2 * step), tl.load(step_ptr + 2 * step + 1)
         b2, b2_mean, b2_square, b2_largest = _updated(
-            b2, g2_bias, b2_mean, b2_square, b2_largest, decay, shrink, size, root, decoupled)  # fmt: skip
+            b2, g2_bias, b2_mean, b2_square, b2_largest, decay, size, root)  # fmt: skip
         b1, b1_mean, b1_square, b1_largest = _updated(
-            b1, g1_bias, b1_mean, b1_square, b1_largest, decay, shrink, size, root, decoupled)  # fmt: skip
+            b1, g1_bias, b1_mean, b1_square, b1_largest, decay, size, root)  # fmt: skip
         w2, w2_mean, w2_square, w2_largest = _updated(
-            w2, g2, w2_mean, w2_square, w2_largest, decay, shrink, size, root, decoupled)  # fmt: skip
+            w2, g2, w2_mean, w2_square, w2_largest, decay, size, root)  # fmt: skip
         w1, w1_mean, w1_square, w1_largest = _updated(
-            w1, g1, w1_mean, w1_square, w1_largest, decay, shrink, size, root, decoupled)  # fmt: skip
+            w1, g1, w1_mean, w1_square, w1_largest, decay, size, root)  # fmt: skip
 
     _store(vector, plane, at_w1, has_w1, w1, w1_mean, w1_square, w1_largest)
     _store(vector, plane, at_b1, has_b1, b1, b1_mean, b1_square, b1_largest)

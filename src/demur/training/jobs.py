@@ -10,18 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, ByName
-from demur.errors import InputError
 from demur.lazy_torch import Tensor, nn, torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 
-__all__ = ["CudaPath", "Decay", "Job", "NetworkSpec", "Trained", "TrainingData", "TrainingOptions"]
+__all__ = ["CudaPrecision", "Job", "NetworkSpec", "Trained", "TrainingData", "TrainingOptions"]
 
-CudaPath = Literal["tf32", "tf32x3", "ieee", "graph"]
-"""How networks are trained on a GPU."""
-
-Decay = Literal["l2", "decoupled"]
-"""How weights decay: by a penalty that joins the gradient, or by themselves."""
+CudaPrecision = Literal["tf32", "tf32x3", "ieee"]
+"""Precision of matrix products on a GPU."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,13 +110,9 @@ class TrainingOptions:
         Networks in a stack, and stacks that train at a time; chosen from the machine by default.
     progress : callable, optional
         Called with the number of network-epochs just finished, from any thread.
-    on_cuda : {"tf32", "tf32x3", "ieee", "graph"}
+    on_cuda : {"tf32", "tf32x3", "ieee"}
         Precision of matrix products on a GPU, for networks with one hidden layer and a loss of demur's own, which are
-        trained by one program each: 11 bits, about 22 bits, or 24 bits. "graph" trains them with CUDA graphs instead,
-        as all other networks.
-    decay : {"l2", "decoupled"}
-        Whether the weight decay of a network is an L2 penalty, whose gradient is added to that of the loss, as in
-        ``torch.optim.Adam``, or shrinks the weights in every step, as in ``torch.optim.AdamW``.
+        trained by one program each: 11 bits, about 22 bits, or 24 bits.
     """
 
     epochs: int = 150
@@ -130,12 +122,7 @@ class TrainingOptions:
     stack_size: int | None = None
     n_workers: int | None = None
     progress: Callable[[int], None] | None = None
-    on_cuda: CudaPath = "tf32"
-    decay: Decay = "l2"
-
-    def __post_init__(self) -> None:
-        if self.decay not in ("l2", "decoupled"):
-            raise InputError(f"decay must be 'l2' or 'decoupled', got {self.decay!r}.")
+    on_cuda: CudaPrecision = "tf32"
 
     @property
     def where(self) -> torch.device:

@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, nn, torch
 from demur.training.architecture import Architecture, Numbers, Stack, one_vector
 
-__all__ = ["MLP", "Initialisation", "StackedMLP"]
-
-Initialisation = Literal["torch", "glorot", "he", "lecun"]
-"""How initial weights are drawn: as PyTorch does by default, or Keras ("glorot"), or Chainer ("lecun")."""
+__all__ = ["MLP", "StackedMLP"]
 
 
 @dataclass(frozen=True)
@@ -29,10 +25,6 @@ class MLP(Architecture):
     ----------
     sizes : tuple of int
         Features, hidden units of each layer, outputs.
-    initialisation : {"torch", "glorot", "he", "lecun"}, default="torch"
-        How initial weights are drawn, n being a layer's inputs and m its outputs. "torch": weights and biases uniform
-        within 1 / sqrt(n), as ``torch.nn.Linear`` has them. The others have biases of zero, and weights that are
-        uniform within sqrt(6 / (n + m)) ("glorot"), or normal with variance 2 / n ("he") or 1 / n ("lecun").
     own_units : bool, default=False
         With one hidden layer: whether the last output has the second half of the hidden units for itself and the other
         outputs the first half, as if a network of its own decided what to reject.
@@ -44,7 +36,6 @@ class MLP(Architecture):
     """
 
     sizes: tuple[int, ...]
-    initialisation: Initialisation = "torch"
     own_units: bool = False
 
     def __post_init__(self) -> None:
@@ -182,26 +173,9 @@ def _initial_weights(architecture: MLP, seeds: Sequence[int]) -> list[Tensor]:
         parts = []
         for depth, (fan_in, fan_out) in enumerate(pairwise(architecture.sizes)):
             halved = depth > 0 and architecture.own_units
-            weight, bias = _drawn(fan_in, fan_out, fan_in // 2 if halved else fan_in, architecture, generator)
+            bound = (fan_in // 2 if halved else fan_in) ** -0.5  # as torch.nn.Linear, of the units that are seen
+            weight = torch.empty(fan_out, fan_in).uniform_(-bound, bound, generator=generator)
+            bias = torch.empty(fan_out).uniform_(-bound, bound, generator=generator)
             parts += [weight * connected(architecture) if halved else weight, bias]
         per_network.append(parts)
     return [torch.stack(part) for part in zip(*per_network, strict=True)]
-
-
-def _drawn(
-    fan_in: int, fan_out: int, seen: int, architecture: MLP, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Draw a layer's weights and its biases; each of its units sees ``seen`` of the ``fan_in`` below."""
-    weight, bias, how = torch.empty(fan_out, fan_in), torch.zeros(fan_out), architecture.initialisation
-    if how == "torch":
-        bound = seen**-0.5
-        weight.uniform_(-bound, bound, generator=generator)
-        bias.uniform_(-bound, bound, generator=generator)
-    elif how == "glorot":
-        bound = (6 / (seen + fan_out)) ** 0.5
-        weight.uniform_(-bound, bound, generator=generator)
-    elif how in ("he", "lecun"):
-        weight.normal_(0.0, ((2 if how == "he" else 1) / seen) ** 0.5, generator=generator)
-    else:
-        raise InputError(f"initialisation must be 'torch', 'glorot', 'he' or 'lecun', got {how!r}.")
-    return weight, bias

@@ -57,10 +57,6 @@ class Recipe:
         Share of the hidden units that are dropped in a step.
     betas : pair of float
         Decay rates of Adam's moments.
-    tempered : bool
-        Compare the epochs by the validation loss that the best temperature of each would give, where the loss has a
-        link. This is the right criterion if the probabilities are calibrated afterwards: an overconfident network may
-        still be the best one.
     patience : int, optional
         Stop a network after this many epochs without a lower validation loss. The learning rate rises again with every
         cycle, and the loss with it, so a patience of less than half of the epochs may stop too early.
@@ -80,7 +76,6 @@ class Recipe:
     weight_decay: float = 0.02
     dropout: float = 0.15
     betas: tuple[float, float] = (0.9, 0.95)
-    tempered: bool = True
     patience: int | None = None
 
     def __post_init__(self) -> None:
@@ -113,7 +108,7 @@ class TabularTraining:
     best_epoch : array of int
         Best epoch of each network, counted from 1; 0 if the deadline left no time for one.
     temperature : array of float
-        Temperature of each network after its best epoch, on its validation rows; 1 if the recipe is not ``tempered``.
+        Temperature of each network after its best epoch, on its validation rows; 1 if the loss has no link.
         It is not part of the network: divide the scores by it.
     training_loss, validation_loss : arrays of shape (n_networks, n_epochs)
         The loss curves: NaN where a network had fewer epochs, or no validation rows.
@@ -289,7 +284,7 @@ class _Run:
         if job.data.weight is not None:
             means = [job.data.weight[torch.as_tensor(spec.rows, device=device)].double().mean() for spec in specs]
             self._weight = (self._weight / torch.stack(means)[:, None, None]).float()
-        self._validation = _Validation(self._step, job.data, specs, recipe.tempered)
+        self._validation = _Validation(self._step, job.data, specs)
         decays = [recipe.weight_decay if spec.weight_decay is None else spec.weight_decay for spec in specs]
         self._decay = np.array(decays, np.float64)
         self._step.stack.dropping = recipe.dropout > 0
@@ -391,7 +386,6 @@ class _Step:
         self.loss = stacked_loss(job.loss, specs, device)
         self.cost = torch.tensor([[spec.cost] for spec in specs], device=device)
         self._sum = torch.zeros(len(specs), device=device)
-        self._decaying = [(self.stack.matrix[:, part], factor) for part, factor in self.architecture.decaying()]
         self._adam = Adam(self.stack.parameters, self.stack.gradients, recipe.betas, amsgrad=False)
 
     def __call__(self, rows: Tensor, weight: Tensor, knobs: Tensor) -> None:
@@ -405,8 +399,7 @@ class _Step:
         scores = self.stack.forward(x)
         self._sum.add_((self.loss.forward(scores, y, self.cost) * weight).sum(1))
         self.stack.backward(self.loss.score_gradient(scores, y, self.cost, weight))
-        for part, factor in self._decaying:
-            part.mul_(1 - factor * knobs[1][:, None])
+        self.stack.decay(knobs[1])
         self._adam.step(knobs[0, 0])
 
     def mean_loss(self, n_steps: int) -> Tensor:
@@ -426,12 +419,12 @@ def _sample(spec: NetworkSpec, data: TrainingData) -> Tensor:
 class _Validation:
     """The mean loss of every network on validation rows of its own.
 
-    With ``tempered``, at its best temperature: the least along the line of scaled scores, followed from epoch to epoch
-    by parabolas in the logarithm of the scale.
+    If the loss has a link, at its best temperature: the least along the line of scaled scores, followed from epoch to
+    epoch by parabolas in the logarithm of the scale.
     """
 
-    def __init__(self, step: _Step, data: TrainingData, specs: Sequence[NetworkSpec], tempered: bool) -> None:
-        self._step, self._data, self._tempered = step, data, tempered and step.loss.has_link
+    def __init__(self, step: _Step, data: TrainingData, specs: Sequence[NetworkSpec]) -> None:
+        self._step, self._data, self._tempered = step, data, step.loss.has_link
         device = data.X.device
         rows = [np.empty(0, np.int64) if spec.validation is None else spec.validation for spec in specs]
         longest = max(map(len, rows))

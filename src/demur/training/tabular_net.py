@@ -20,7 +20,7 @@ import numpy as np
 
 from demur.errors import InputError
 from demur.lazy_torch import F, Tensor, nn, torch
-from demur.training.architecture import Architecture, Numbers, Stack, one_vector
+from demur.training.architecture import Architecture, Numbers, Stack, generator_of, one_vector
 
 __all__ = ["PeriodicEmbeddings", "StackedTabularNet", "TabularNet"]
 
@@ -105,21 +105,11 @@ class TabularNet(Architecture):
         return 4 * sum(self.sizes) + periodic
 
     def folded_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of a trained network's parts, in the order in which its vector holds them.
+        """Return the shape of each part of a trained network, in the order of its vector.
 
-        The scales of the features and all constant factors are folded into the weights, so that a layer is
-        ``weight @ a + bias``.
+        The factors and the scales of the features are multiplied into the other parts.
         """
-        shapes: dict[str, tuple[int, ...]] = {}
-        if self.embeddings is not None:
-            d, f, e = self.n_features, self.embeddings.n_frequencies, self.embeddings.n_outputs
-            shapes |= {"frequency": (d, f), "phase": (d, f), "mixing": (d, e, f), "mixing_bias": (d, e)}
-        last = len(self.sizes) - 2
-        for depth, (fan_in, fan_out) in enumerate(pairwise(self.sizes)):
-            shapes |= {f"weight{depth}": (fan_out, fan_in), f"bias{depth}": (fan_out,)}
-            if depth < last:
-                shapes[f"blend{depth}"] = (fan_out,)
-        return shapes
+        return {name: part.shape for name, part in self._trained_parts.items() if name != "scale"}
 
     def folded(self, vectors: Numbers) -> dict[str, Numbers]:
         """Cut vectors (n_networks, n) of trained networks into their parts, each (n_networks, ...)."""
@@ -154,7 +144,7 @@ class TabularNet(Architecture):
 
     @property
     def _trained_parts(self) -> dict[str, _Part]:
-        """The parts while they train, those of one factor side by side and the biases, which do not decay, last."""
+        """The parts while they train."""
         layers = list(pairwise(self.sizes))
         parts = {f"weight{depth}": _Part((fan_out, fan_in), 1.0) for depth, (fan_in, fan_out) in enumerate(layers)}
         parts["scale"] = _Part((1, self.sizes[0]), _SCALE)
@@ -165,21 +155,6 @@ class TabularNet(Architecture):
         units = [fan_out for _, fan_out in layers]
         parts |= {f"blend{depth}": _Part((fan_out, 1), _SLOW) for depth, fan_out in enumerate(units[:-1])}
         return parts | {f"bias{depth}": _Part((fan_out, 1), _SLOW) for depth, fan_out in enumerate(units)}
-
-    def decaying(self) -> list[tuple[slice, float]]:
-        """Return which numbers of a training network decay, all but the biases, and the factors of their rates."""
-        slices: list[tuple[slice, float]] = []
-        start = 0
-        for name, part in self._trained_parts.items():
-            end = start + prod(part.shape)
-            if name.startswith("bias"):
-                break
-            if slices and slices[-1][1] == part.factor:
-                slices[-1] = (slice(slices[-1][0].start, end), part.factor)
-            else:
-                slices.append((slice(start, end), part.factor))
-            start = end
-        return slices
 
     def _initial(self, seed: int) -> list[Tensor]:
         """Draw the initial numbers of one network, before :meth:`StackedTabularNet.adapt` has seen its rows."""
@@ -206,9 +181,10 @@ def _inputs(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> Number
     if net.embeddings is None:
         return x
     library: Any = np if isinstance(x, np.ndarray) else torch
-    angle = 2 * pi * parts["frequency"][:, None] * x[..., None] + parts["phase"][:, None]
+    frequency, phase, mixing_bias = (parts[name][..., 0][:, None] for name in ("frequency", "phase", "mixing_bias"))
+    angle = 2 * pi * frequency * x[..., None] + phase
     waves: Numbers = library.cos(angle).swapaxes(1, 2)  # (n_networks, n_features, n_rows, n_frequencies)
-    mixed = (waves @ parts["mixing"].swapaxes(2, 3)).swapaxes(1, 2) + parts["mixing_bias"][:, None]
+    mixed = (waves @ parts["mixing"].swapaxes(2, 3)).swapaxes(1, 2) + mixing_bias
     n_networks, n_rows = len(parts["mixing"]), x.shape[1]
     own = library.broadcast_to(x[..., None], (n_networks, n_rows, net.n_features, 1))
     joined: Numbers = library.concatenate([own, mixed], -1).reshape(n_networks, n_rows, net.sizes[0])
@@ -222,14 +198,14 @@ def folded_scores(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> 
     last = len(net.sizes) - 2
     for depth in range(last + 1):
         activation = activation @ parts[f"weight{depth}"].swapaxes(1, 2)
-        activation += parts[f"bias{depth}"][:, None]
+        activation += parts[f"bias{depth}"].swapaxes(1, 2)
         if depth < last:
             # selu(z) - z = scale (alpha (exp(min(z, 0)) - 1) - min(z, 0)) + (scale - 1) z
             negative = activation.clip(max=0)
             bend = (library.exp(negative) - 1) * (_SELU_SCALE * _SELU_ALPHA)  # ONNX has no expm1
             bend -= negative * _SELU_SCALE
             bend += activation * (_SELU_SCALE - 1)
-            activation = activation + bend * parts[f"blend{depth}"][:, None]
+            activation = activation + bend * parts[f"blend{depth}"].swapaxes(1, 2)
     return activation
 
 
@@ -260,6 +236,7 @@ class StackedTabularNet(Stack):
         self.parameters = self.matrix.view(-1)
         self.gradients = torch.zeros_like(self.parameters)
         self._seeds = tuple(seeds)
+        self._factors = {name: part.factor for name, part in net._trained_parts.items()}
         self._parts = self._views(self.parameters)
         self._slopes = self._views(self.gradients)
         self._last = len(net.sizes) - 2
@@ -285,8 +262,7 @@ class StackedTabularNet(Stack):
         five of them: its hyperplane passes through the data.
         """
         for number, (seed, x) in enumerate(zip(self._seeds, rows, strict=True)):
-            own = int(np.random.SeedSequence([seed, 3]).generate_state(1)[0])
-            generator = torch.Generator().manual_seed(own)
+            generator = generator_of(seed, "biases")
             parts = {name: part[number : number + 1] for name, part in self._parts.items()}
             folded = {name: part[number : number + 1] for name, part in self.folded().items()}
             activation = _inputs(self.net, folded, x.unsqueeze(0))[0].T
@@ -314,15 +290,17 @@ class StackedTabularNet(Stack):
 
     def folded(self) -> dict[str, Tensor]:
         """Return the networks as they are now, in the shapes of :meth:`TabularNet.folded_shapes`."""
-        parts, folded = self._parts, {}
-        for name, shape in self.net.folded_shapes().items():
-            if name.startswith("weight"):
-                depth = int(name.removeprefix("weight"))
-                folded[name] = parts[name] * self._alpha[depth]
-            else:
-                folded[name] = (parts[name] * self.net._trained_parts[name].factor).view(self.n_networks, *shape)
-        folded["weight0"] = folded["weight0"] * (parts["scale"] * _SCALE)
+        folded = {name: part * self._factors[name] for name, part in self._parts.items()}
+        for depth, alpha in enumerate(self._alpha):
+            folded[f"weight{depth}"] *= alpha
+        folded["weight0"] = folded["weight0"] * folded.pop("scale")
         return folded
+
+    def decay(self, shares: Tensor) -> None:
+        """Take a share of each network's weights away, times the factor of their rate; biases do not decay."""
+        for name, part in self._parts.items():
+            if not name.startswith("bias"):
+                part.mul_(1 - self._factors[name] * shares.view(-1, *[1] * (part.ndim - 1)))
 
     def forward(self, x: Tensor) -> Tensor:
         if self.n_groups < self.n_networks:
@@ -462,9 +440,7 @@ class _Choices:
             start += -(-size // per_lane) * per_lane
 
     def _start(self, n_lanes: int) -> Tensor:
-        rows = []
-        for seed in self._seeds:
-            own = int(np.random.SeedSequence([seed, 2]).generate_state(1)[0])
-            generator = torch.Generator().manual_seed(own)
-            rows.append(torch.empty(n_lanes, dtype=torch.int64).random_(1, None, generator=generator))
-        return torch.stack(rows).to(self._device)
+        lanes = torch.empty(len(self._seeds), n_lanes, dtype=torch.int64)
+        for own, seed in zip(lanes, self._seeds, strict=True):
+            own.random_(1, None, generator=generator_of(seed, "dropped units"))
+        return lanes.to(self._device)

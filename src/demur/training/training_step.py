@@ -15,18 +15,13 @@ from numpy.typing import NDArray
 
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
-from demur.training.architecture import Stack
+from demur.training.architecture import Stack, generator_of
 from demur.training.jobs import NetworkSpec, TrainingData
 
-__all__ = ["Adam", "Batches", "TrainingStep", "batch_shape", "seed_of_order", "stacked_loss"]
+__all__ = ["Adam", "Batches", "TrainingStep", "batch_shape", "stacked_loss"]
 
 
 T = TypeVar("T", bound=Trainable)
-
-
-def seed_of_order(seed: int) -> int:
-    """Return the seed of a network's order of rows, so that it does not repeat the numbers of its initial weights."""
-    return int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
 
 
 class Batches:
@@ -57,7 +52,7 @@ class Batches:
         self, rows: Sequence[NDArray[np.int64]], seeds: Sequence[int], batch_size: int, *, even: bool = False
     ) -> None:
         self._rows = [torch.as_tensor(np.ascontiguousarray(part), dtype=torch.int64) for part in rows]
-        self._generators = [torch.Generator().manual_seed(seed_of_order(seed)) for seed in seeds]
+        self._generators = [generator_of(seed, "order of rows") for seed in seeds]
         self.n_rows = len(rows[0])
         self.n_steps, self.batch_size = batch_shape(self.n_rows, batch_size, even=even)
         self._places, weights = [], []
@@ -108,9 +103,6 @@ class TrainingStep:
     networks : sequence of NetworkSpec
         The specifications of the stack's networks.
     learning_rate : float
-    decoupled : bool
-        Whether a step takes ``learning_rate * weight_decay`` of the weights away, as in ``torch.optim.AdamW``, instead
-        of adding the L2 penalty to the gradient, as in ``torch.optim.Adam``. Either may differ between networks.
     """
 
     def __init__(
@@ -120,15 +112,12 @@ class TrainingStep:
         data: TrainingData,
         networks: Sequence[NetworkSpec],
         learning_rate: float,
-        *,
-        decoupled: bool = False,
     ) -> None:
         self._loss, self._stack, self._data = loss, stack, data
         device = stack.parameters.device
         self._cost = torch.tensor([[network.cost] for network in networks], device=device)
         decay = torch.tensor([network.weight_decay or 0.0 for network in networks], device=device)
         self._decay = stack.per_parameter(decay)
-        self._kept = 1 - learning_rate * self._decay if decoupled else None
         self._adam, self._learning_rate = Adam(stack.parameters, stack.gradients), learning_rate
 
     def examples(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -148,18 +137,11 @@ class TrainingStep:
     def _for_each_network(self, values: Tensor) -> Tensor:
         return values.repeat_interleave(self._stack.n_networks // self._stack.n_groups, 0)
 
-    def on_rows(self, rows: Tensor, weight: Tensor) -> None:
-        """Train on a batch of rows (n_groups, n) with weights (n,)."""
-        self(*self.examples(rows, weight))
-
     def __call__(self, x: Tensor, y: Tensor, weight: Tensor) -> None:
         """Train on a batch of examples."""
         scores = self._stack.forward(x)
         self._stack.backward(self._loss.score_gradient(scores, y, self._cost, weight))
-        if self._kept is None:
-            self._stack.gradients.addcmul_(self._stack.parameters, self._decay)
-        else:
-            self._stack.parameters.mul_(self._kept)
+        self._stack.gradients.addcmul_(self._stack.parameters, self._decay)  # the gradient of an L2 penalty
         self._adam.step(self._learning_rate)
 
     def outcome(self) -> tuple[Tensor, Tensor]:

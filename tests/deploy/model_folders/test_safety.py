@@ -275,7 +275,7 @@ CANNOT = {
     "a lambda": (lambda: RejectOption(Chow(0.1), cv=lambda: 1), r"model\.cv: .*<lambda> is code"),
     "a module": (
         lambda: RejectClassifier(module=torch.nn.Linear, epochs=1).fit(X, Y),
-        r"model\.module: it belongs to torch.*state_dict",
+        r"model\.module: it belongs to torch.*TorchClassifier",
     ),
     "another library": (
         lambda: RejectOption(make_pipeline(StandardScaler(), Foreign())),

@@ -209,10 +209,10 @@ REFUSED = [
     (KNeighborsClassifier(), "the classifier KNeighborsClassifier has no ONNX form"),
     (
         AdaBoostClassifier(n_estimators=2),
-        "the classifier AdaBoostClassifier has no ONNX form in demur; use one of Auto",
+        "the classifier AdaBoostClassifier has no ONNX form in demur; fit another model",
     ),
     (make_pipeline(PolynomialFeatures(), GaussianNB()), "the transformer PolynomialFeatures is not supported;"),
-    (SVC(), "the classifier SVC has no ONNX form in demur; use one of Auto"),
+    (SVC(), "the classifier SVC has no ONNX form in demur; fit another model"),
     (make_pipeline(OneHotEncoder(drop="first", sparse_output=False), GaussianNB()), "OneHotEncoder is supported"),
     (GradientBoostingClassifier(n_estimators=2, init=GaussianNB()), "default loss and init only"),
     (make_pipeline(SimpleImputer(missing_values=-1), GaussianNB()), "missing_values=-1"),

@@ -77,8 +77,11 @@ def proba(graph: Graph, X: str, model: Estimator, classes: AnyArray | None = Non
     elif type(model) in _CONVERTED:
         found = graph.converted(model, X)
     else:
-        known = ", ".join(sorted(one.__name__ for one in (*_CLASSIFIERS, *_CONVERTED) if hasattr(one, "predict_proba")))
-        raise ExportError(f"the classifier {type(model).__name__} has no ONNX form in demur; use one of {known}.")
+        name = getattr(model, "library", type(model).__name__)
+        raise ExportError(
+            f"the classifier {name} has no ONNX form in demur; fit another model, such as a logistic regression "
+            "(--model lr) or scikit-learn's gradient boosting (--model hgb)."
+        )
     if classes is None or len(model.classes_) == len(classes):
         return found
     return graph.op("MatMul", found, np.eye(len(classes))[np.searchsorted(classes, model.classes_)])

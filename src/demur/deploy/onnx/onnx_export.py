@@ -295,8 +295,8 @@ def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Sch
     other = [column.name for column in schema.columns if column.kind not in ("number", "boolean")]
     if model.reads != "codes" and other:
         raise ExportError(
-            f"the column {other[0]!r} is read as it is by a classifier that was fitted elsewhere, and only columns "
-            "of numbers are exported for such; export your own pipeline with skl2onnx."
+            f"the column {other[0]!r} is passed unchanged to a classifier that was fitted elsewhere, and only columns "
+            "of numbers are exported then; export your own pipeline with skl2onnx."
         )
     return transformed(graph, _table_inputs(graph, schema), model.dense)
 

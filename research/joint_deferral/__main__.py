@@ -4,9 +4,9 @@ Joint losses, two stages and :class:`~demur.DeferOption` are compared with equal
 answers of people is in the folder ``research/stored_deferral`` of the repository.
 """
 
+import argparse
 import hashlib
 import json
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -21,15 +21,11 @@ import torch
 from demur.array_types import AnyArray, ByName
 from demur.datasets import Dataset, available_datasets, load
 from demur.deferral import DeferClassifier, DeferOption, available_joint, get_joint
-from demur.errors import InputError
 from demur.estimators import RejectClassifier
 from demur.estimators.network_selection import AnswersNothingWarning
-from demur.paper.experiments import parse_settings, read_settings
 from demur.paper.pages import markdown_table
 from demur.paper.records import append_line, describe_environment, read_lines
 from demur.whole_file import write_whole
-
-__all__ = ["DeferralProtocol", "DeferralRun", "deferral_page", "figures_of", "with_spread"]
 
 Work: TypeAlias = tuple[ByName, Callable[[], ByName]]
 """The key of a record, and the function that computes its figures."""
@@ -62,81 +58,35 @@ class DeferralProtocol:
     seed: int = 0
 
 
-class DeferralRun:
-    """The comparison in one folder: lines of ``records.jsonl``, and the page drawn from them.
+def read_records(folder: Path) -> list[ByName]:
+    """Return all complete records of a folder."""
+    return [body for _, body in read_lines(folder / "records.jsonl") if body is not None]
 
-    Parameters
-    ----------
-    folder : Path
-    data : path, optional
-        Folder with the data sets; see :func:`demur.datasets.load`.
-    settings : sequence of str
-        NAME=VALUE of the protocol.
-    quick : bool
-        Whether to run a version that takes seconds and shows nothing.
-    """
 
-    def __init__(
-        self, folder: Path, data: str | os.PathLike[str] | None, settings: Sequence[str] = (), *, quick: bool = False
-    ) -> None:
-        protocol = DeferralProtocol()
-        if quick:
-            protocol = replace(protocol, trials=1, train_rows=200, test_rows=200, epochs=2)
-        self.protocol = replace(protocol, **read_settings("deferral", protocol, parse_settings(settings)))
-        self.folder, self.data = folder, data
+def compute(folder: Path, data: Path, protocol: DeferralProtocol, problems: Sequence[str] = ()) -> None:
+    """Compute the records that a folder lacks, and add them to it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    done = {_key(record) for record in read_records(folder)}
+    environment = describe_environment(torch.device("cpu"))
+    for record, run in _work(data, protocol, problems):
+        if _key(record) not in done:
+            start = time.process_time()
+            found = run()
+            seconds = round(time.process_time() - start, 2)
+            append_line(folder / "records.jsonl", {**record, **found, "seconds": seconds, "environment": environment})
 
-    def records(self) -> list[ByName]:
-        """Return the stored records; a line that an interrupted run left incomplete is skipped."""
-        return [body for _, body in read_lines(self.folder / "records.jsonl") if body is not None]
 
-    def compute(
-        self, problems: Sequence[str] = (), methods: Sequence[str] = (), say: Callable[[str], object] = str
-    ) -> None:
-        """Compute and store the records that are missing, of some data sets and methods or of all."""
-        known = {
-            "data set": {*available_datasets()},
-            "method": {*available_joint(), WRAPPED},
-        }
-        for (kind, names), given in zip(known.items(), (problems, methods), strict=True):
-            for name in set(given) - names:
-                raise InputError(f"unknown {kind} {name!r}; there are {', '.join(sorted(names))}.")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        done = {_key(record) for record in self.records()}
-        environment = describe_environment(torch.device("cpu"))
-        for record, run in self._work(problems, methods):
-            if _key(record) not in done:
-                start = time.process_time()
-                found = run()
-                seconds = round(time.process_time() - start, 2)
-                line = {**record, **found, "seconds": seconds, "environment": environment}
-                append_line(self.folder / "records.jsonl", line)
-                say(f"{record['part']} {record['problem']} {record['method']} trial {record['trial']}: {seconds} s")
-
-    def write_page(self) -> Path:
-        """Draw the page from the stored records.
-
-        Raises
-        ------
-        InputError
-            If there are none.
-        """
-        records = self.records()
-        if not records:
-            raise InputError(f"there are no records in {self.folder}; run without --tables-only first.")
-        return write_whole(self.folder / "README.md", deferral_page(records), overwrite=True)
-
-    def _work(self, problems: Sequence[str], methods: Sequence[str]) -> Iterator[Work]:
-        for name in available_datasets():
-            if not problems or name in problems:
-                dataset, spec = load(name, self.data), {**asdict(replace(self.protocol, trials=1)), "halvings": 1}
-                for trial in range(self.protocol.trials):
-                    for method in methods or (*available_joint(), WRAPPED):
-                        key = {"part": "tables", "problem": name, "method": method, "trial": trial, "spec": spec}
-                        run = partial(_table_trial, dataset, method, trial, self.protocol)
-                        yield {**key, "data": dataset.sha256}, run
+def _work(data: Path, protocol: DeferralProtocol, problems: Sequence[str]) -> Iterator[Work]:
+    for name in problems or available_datasets():
+        dataset, spec = load(name, data), {**asdict(replace(protocol, trials=1)), "halvings": 1}
+        for trial in range(protocol.trials):
+            for method in (*available_joint(), WRAPPED):
+                key = {"part": "tables", "problem": name, "method": method, "trial": trial, "spec": spec}
+                yield {**key, "data": dataset.sha256}, partial(_table_trial, dataset, method, trial, protocol)
 
 
 def _key(record: ByName) -> str:
+    """Return what a record depends on, as text."""
     return json.dumps([record[name] for name in ("part", "problem", "method", "trial", "spec", "data")], sort_keys=True)
 
 
@@ -213,3 +163,17 @@ def with_spread(values: Sequence[float]) -> str:
     """Return mean and standard deviation as text."""
     spread = np.std(values, ddof=1) if len(values) > 1 else 0.0
     return f"{np.mean(values):.4f} ({spread:.4f})"
+
+
+def main() -> None:
+    """Compute the missing records and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m research.joint_deferral", description=__doc__)
+    parser.add_argument("--data", type=Path, help="folder with the data sets; without it, only the page is drawn")
+    asked, folder = parser.parse_args(), Path(__file__).parent
+    if asked.data:
+        compute(folder, asked.data, DeferralProtocol())
+    print(write_whole(folder / "outcome.md", deferral_page(read_records(folder)), overwrite=True))
+
+
+if __name__ == "__main__":
+    main()
