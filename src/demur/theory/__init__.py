@@ -8,7 +8,6 @@ from demur.theory.bayes import (
     RuleWarning,
     bayes_decision,
     bayes_risk,
-    excess_zero_one_c_risk,
 )
 from demur.theory.calibration_check import check_calibration
 from demur.theory.calibration_function import CalibrationFunction, calibration_function
@@ -60,7 +59,6 @@ __all__ = [
     "check_calibration",
     "estimation_error_bound",
     "excess_risk_bound",
-    "excess_zero_one_c_risk",
     "is_order_preserving",
     "minimise_pointwise_risk",
     "numeric_beta_bounds",
