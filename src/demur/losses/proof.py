@@ -171,7 +171,8 @@ def separable_part(loss: Any, n_classes: int, cost: float) -> Part | None:
         rest = torch.log(torch.expm1(surprise).clamp(min=1e-300)) - torch.log(torch.tensor(n_outputs - 1.0))
         scores = torch.zeros(len(surprise), n_outputs, dtype=torch.float64)
         scores = torch.cat([scores[:, :1], scores[:, 1:] + rest[:, None]], 1)
-        return loss.forward(scores, torch.zeros(len(surprise), dtype=torch.long), cost).to(torch.float64)
+        values: Tensor = loss.forward(scores, torch.zeros(len(surprise), dtype=torch.long), cost)
+        return values.to(torch.float64)
 
     generator = torch.Generator().manual_seed(0)
     scores = 3 * torch.randn(300, n_outputs, generator=generator, dtype=torch.float64)
