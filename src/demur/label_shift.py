@@ -80,7 +80,7 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     n_rows_ : int
         The number of unlabelled rows.
     p_value_ : float
-        Of the likelihood-ratio test that nothing has shifted.
+        p-value of the likelihood-ratio test that nothing has shifted.
 
     References
     ----------

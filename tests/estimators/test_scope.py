@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 from demur import AutoClassifier, RejectOption, RiskControl
 from demur.errors import InputError
-from demur.estimators.scope import Placed, Scope
+from demur.estimators.scope import Scope, ScopeInput
 from demur.rules import Chow, CostMatrix, Threshold
 
 from .text_rows import text_rows
@@ -124,9 +124,9 @@ def test_auto_detects_texts_of_other_subjects(learned):
 
 def test_p_values_without_out_of_scope_rows_follow_the_two_groups():
     proba = np.column_stack([np.linspace(0.6, 0.99, 99), 1 - np.linspace(0.6, 0.99, 99)])
-    scope = Scope.learn(Placed(proba), np.zeros(99, dtype=np.int64), None, 0.2)
+    scope = Scope.learn(ScopeInput(proba), np.zeros(99, dtype=np.int64), None, 0.2)
     u = (1 + np.arange(1, 100)) / 100
-    np.testing.assert_allclose(scope.probability(Placed(proba)), 0.8 / (0.8 + 0.2 * 0.1 * u**-0.9))
+    np.testing.assert_allclose(scope.probability(ScopeInput(proba)), 0.8 / (0.8 + 0.2 * 0.1 * u**-0.9))
 
 
 def test_groups_of_a_guarantee_follow_their_rows_where_some_are_out_of_scope():

@@ -62,7 +62,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
     The sibling of :class:`~demur.DeferOption` for those who want one of the published surrogates. Networks with K + J
     scores are trained on classes and on which experts were right; the losses' estimates, averaged over the networks,
     give the expected cost of every action, :math:`1 - \eta_k(x)` or :math:`c_e + P(M_e \ne Y \mid x)`, and the cheapest
-    is taken; ties ask.
+    is taken; in a tie an expert is asked.
 
     Parameters
     ----------

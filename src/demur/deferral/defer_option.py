@@ -43,8 +43,8 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     r"""Add experts to any classifier: each row goes to the classifier or expert with the least expected cost.
 
     Answering class k costs :math:`1 - \eta_k(x)`; asking expert e costs its price plus the chance that it is wrong,
-    :math:`c_e + P(M_e \ne Y \mid x)`. The cheapest action is taken, and ties ask. With one expert who is always right
-    this is Chow's rule, and the class decides as :class:`~demur.RejectOption`.
+    :math:`c_e + P(M_e \ne Y \mid x)`. The cheapest action is taken; in a tie an expert is asked. With one expert
+    who is always right this is Chow's rule, and the class decides as :class:`~demur.RejectOption`.
 
     Parameters
     ----------

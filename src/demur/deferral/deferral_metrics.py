@@ -68,7 +68,7 @@ class DeferralCurve:
     deferred : array
         The share of rows that are asked about, ascending from 0 to 1.
     accuracy : array
-        Of the system, at each share.
+        Accuracy of the system at each share.
     area : float
         Under the curve, whose points are joined by straight lines: the mean accuracy over all shares.
 

@@ -492,7 +492,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         return decision if capacity is None else capacity.assign(decision, list(self.experts_))
 
     def _best(self, proba: Floats, worth: Floats) -> Decision[AnyArray]:
-        """Take the action of largest worth, on one scale for classes and experts; ties ask, equal experts by name."""
+        """Take the action of largest value, on one scale for classes and experts; in a tie the first expert by name."""
         by_name = np.argsort(list(self.experts_), kind="stable")
         best = by_name[worth[:, by_name].argmax(axis=1)]
         acceptance = proba.max(axis=1) - worth[np.arange(len(worth)), best]

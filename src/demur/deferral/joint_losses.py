@@ -149,13 +149,13 @@ class JointLoss(Trainable):
 
     @final
     def decide(self, scores: Tensor, prices: Prices) -> Decision[Tensor]:
-        """Decide for each example: the class to answer, or the expert to ask; ties ask, the first of equal experts.
+        """Decide for each example: the class to answer, or the expert to ask; in a tie the first expert.
 
         Parameters
         ----------
         scores : tensor of floats, shape (..., K + J)
         prices : J numbers
-            They do not count where the loss is trained for prices: the scores have them in.
+            Not used if the loss is trained for prices, since its scores then include them.
         """
         self._check(scores, prices)
         with full_precision(scores):

@@ -223,7 +223,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     models_, weights_, scalings_ : tuples
         The members of the blend, their shares and temperatures.
     scaling_ : TemperatureScaling
-        Of the blend.
+        Temperature of the blend.
     held_out_rows_, held_out_proba_ : arrays
         The out-of-fold probabilities of the calibrated blend, and the rows they belong to.
     equal_rows_ : int
@@ -334,9 +334,9 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the calibrated probabilities of the blend."""
-        return self.predict_and_place(X)[0]
+        return self.predict_with_points(X)[0]
 
-    def predict_and_place(
+    def predict_with_points(
         self, X: Features
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
         """Return the probabilities, the points whose distances compare rows, and the largest score for text.

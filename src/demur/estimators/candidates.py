@@ -89,7 +89,7 @@ class CandidateModel:
         linear models and CatBoost; "numbers", indicators of categories with missing values, for networks, which scale
         and impute themselves; "text", n-grams with the "dense" numbers of the other columns beside them.
     make : callable
-        From a :class:`Task` to an unfitted classifier.
+        Makes an unfitted classifier from a :class:`Task`.
     key : str
         Its short name.
     share : float

@@ -86,7 +86,7 @@ def train_plain(
     ----------
     estimator : TrainsNetworks
     architecture : callable
-        From the numbers of inputs and outputs to the network.
+        Makes the network from the numbers of inputs and outputs.
     device, progress
         As in :func:`demur.training.train`.
     """
@@ -131,7 +131,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     epochs : int, optional
         By default 64, fewer on large tables; 150 for a plain perceptron.
     batch_size : int, optional
-        By default 16 to 256, by the number of rows.
+        Rows in a minibatch; by default 16 to 256, depending on the number of rows.
     learning_rate : float, optional
         By default 0.04 on a cyclic schedule, and 0.001 for a plain perceptron.
     weight_decay : float or sequence of float, optional

@@ -41,7 +41,7 @@ from demur.estimators.base import (
     row_weights,
 )
 from demur.estimators.candidates import dense_view
-from demur.estimators.scope import DEFAULT_SHARE, FEWEST_OUTSIDE, Placed, Scope
+from demur.estimators.scope import DEFAULT_SHARE, FEWEST_OUTSIDE, Scope, ScopeInput
 from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
 from demur.estimators.torch_classifier import TrainedNetwork
 from demur.label_shift import LabelShift
@@ -384,11 +384,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         return self
 
     def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
-        placed = self._placed(X)
-        proba = placed.proba if self.label_shift_ is None else self.label_shift_.transform(placed.proba)
+        inputs = self._scope_input(X)
+        proba = inputs.proba if self.label_shift_ is None else self.label_shift_.transform(inputs.proba)
         decision, novel = self.decide_proba(proba, cost), self._novel(X)
         if self.scope_ is not None:
-            decision = self._within(decision, proba, self.scope_.probability(placed))
+            decision = self._within(decision, proba, self.scope_.probability(inputs))
         return (decision if novel is None else decision.declining(novel)), proba
 
     def decide_proba(self, proba: ArrayLike, cost: CostLike = None) -> Decision[AnyArray]:
@@ -422,20 +422,22 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         hopeless = in_scope * proba.max(axis=1) <= 1 - in_scope  # which the rule was fitted without
         return replace(found, reject=found.reject | hopeless, acceptance=np.where(hopeless, 0.0, found.acceptance))
 
-    def _placed(self, X: Features) -> Placed:
-        """Return the calibrated probabilities of rows, and where there is a scope what it compares them by."""
+    def _scope_input(self, X: Features) -> ScopeInput:
+        """Return the calibrated probabilities of rows and, if there is a scope, the inputs of its estimate."""
         check_is_fitted(self)
         if self.scope_ is None:
-            return Placed(self._calibrated_proba(X))
-        return self._place(X, self.points_)
+            return ScopeInput(self._calibrated_proba(X))
+        return self._full_scope_input(X)
 
-    def _place(self, X: Features, points: Any) -> Placed:
+    def _full_scope_input(self, X: Features) -> ScopeInput:
         if isinstance(self.estimator_, AutoClassifier):
-            placed = Placed(*self.estimator_.predict_and_place(X))
+            inputs = ScopeInput(*self.estimator_.predict_with_points(X))
             if self.calibrator_ is None:
-                return placed
-            return placed._replace(proba=np.asarray(self.calibrator_.transform(placed.proba), dtype=np.float64))
-        return Placed(self._calibrated_proba(X), None if points is None else points.transform(filled_up(X)))
+                return inputs
+            return inputs._replace(proba=np.asarray(self.calibrator_.transform(inputs.proba), dtype=np.float64))
+        return ScopeInput(
+            self._calibrated_proba(X), None if self.points_ is None else self.points_.transform(filled_up(X))
+        )
 
     def _without_outside(self, X: Features, labels: AnyArray) -> tuple[Features, Features | None, NDArray[np.int64]]:
         """Return the rows in scope, those out of scope if there are any, and which rows the first are."""
@@ -465,11 +467,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             return None
         if not isinstance(model, AutoClassifier) and is_numeric(X):
             self.points_ = dense_view(np.zeros(np.shape(X)[1], dtype=bool)).fit(filled_up(X))
-        place = self._place(_safe_indexing(X, held_out), self.points_)
+        held = self._full_scope_input(_safe_indexing(X, held_out))
         top = model.held_out_top_ if reads_text else None
-        inside = Placed(proba, place.points, top)
+        inside = ScopeInput(proba, held.points, top)
         enough = outside is not None and _num_samples(outside) >= FEWEST_OUTSIDE
-        return Scope.learn(inside, y[held_out], self._place(outside, self.points_) if enough else None, share)
+        return Scope.learn(inside, y[held_out], self._full_scope_input(outside) if enough else None, share)
 
     def predict_proba(self, X: Features) -> NDArray[np.float64]:
         """Return the calibrated class probabilities."""
@@ -585,9 +587,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         """
         kept, codes, scoped = np.ones(len(rows), dtype=bool), np.searchsorted(self.classes_, labels[rows]), None
         if self.scope_ is not None:  # one more column, the largest in rows that are then declined in any case
-            placed = self._placed(_safe_indexing(X, rows))
-            share = self.scope_.probability(placed)[:, None]
-            scoped = np.hstack([placed.proba * share, 1 - share])
+            inputs = self._scope_input(_safe_indexing(X, rows))
+            share = self.scope_.probability(inputs)[:, None]
+            scoped = np.hstack([inputs.proba * share, 1 - share])
             lost = scoped.argmax(axis=1) == len(self.classes_)
             novel = lost if novel is None else novel | lost
         if novel is not None and getattr(self.rule, "about_answers", True):

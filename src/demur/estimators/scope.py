@@ -10,7 +10,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-__all__ = ["DEFAULT_SHARE", "FEWEST_OUTSIDE", "Placed", "Scope"]
+__all__ = ["DEFAULT_SHARE", "FEWEST_OUTSIDE", "Scope", "ScopeInput"]
 
 Floats = NDArray[np.float64]
 
@@ -29,8 +29,8 @@ _NEAREST = 3
 _LEAST = 1e-9
 
 
-class Placed(NamedTuple):
-    """What is known about some rows.
+class ScopeInput(NamedTuple):
+    """What the scope of rows is estimated from.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Scope:
     head : classifier or None
         The same by the scores.
     center, scale : arrays
-        Of the scores of training rows.
+        Means and standard deviations of the scores of training rows.
     usual : array
         The sums of the standardised scores of training rows, ascending.
 
@@ -83,8 +83,8 @@ class Scope:
     --------
     >>> points = np.repeat(np.eye(2), 50, axis=0) + np.linspace(0, 0.1, 100)[:, None]
     >>> proba = np.repeat([[0.9, 0.1], [0.1, 0.9]], 50, axis=0)
-    >>> scope = Scope.learn(Placed(proba, points), np.repeat([0, 1], 50), None, 0.1)
-    >>> scope.probability(Placed(proba[:2], np.array([[1.0, 0.0], [9.0, 9.0]]))).round(2)
+    >>> scope = Scope.learn(ScopeInput(proba, points), np.repeat([0, 1], 50), None, 0.1)
+    >>> scope.probability(ScopeInput(proba[:2], np.array([[1.0, 0.0], [9.0, 9.0]]))).round(2)
     array([0.99, 0.59])
     """
 
@@ -99,7 +99,7 @@ class Scope:
     usual: Floats
 
     @classmethod
-    def learn(cls, inside: Placed, y: NDArray[np.int64], outside: Placed | None, share: float) -> Self:
+    def learn(cls, inside: ScopeInput, y: NDArray[np.int64], outside: ScopeInput | None, share: float) -> Self:
         """Learn from training rows, whose scores are out of fold, and from out-of-scope rows if there are enough."""
         rng = np.random.default_rng(0)
         none = np.empty(0)
@@ -126,7 +126,7 @@ class Scope:
         usual = np.sort(_unusual((scores - center) / scale))
         return cls(share, kept, of_kept, points_out, linear, head, center, scale, usual)
 
-    def probability(self, rows: Placed) -> Floats:
+    def probability(self, rows: ScopeInput) -> Floats:
         """Return the probability that each row is in scope."""
         if not len(rows.proba):
             return np.empty(0)
@@ -138,7 +138,7 @@ class Scope:
         u = (at_least + 1) / (len(self.usual) + 1)
         return np.asarray((1 - self.share) / (1 - self.share + self.share * _SHAPE * u ** (_SHAPE - 1)))
 
-    def _scores(self, rows: Placed, own: bool = False, evidence: Floats | None = None) -> Floats:
+    def _scores(self, rows: ScopeInput, own: bool = False, evidence: Floats | None = None) -> Floats:
         """Return the scores, higher in scope; ``own`` rows are among those that they are compared with."""
         best = np.clip(rows.proba.max(axis=1), _LEAST, 1 - _LEAST)
         columns = [np.log(best / (1 - best))]

@@ -332,7 +332,7 @@ def hold_out_latest(
     Parameters
     ----------
     times : array of numbers, shape (n,)
-        When each row was: greater is later.
+        Time of each row; larger is later.
     X, y, share, groups
         As for :func:`hold_out`.
 

@@ -40,14 +40,14 @@ class Coverage(FittedThreshold):
     Parameters
     ----------
     target : float
-        In (0, 1].
+        Share of rows to answer, in (0, 1].
 
     Attributes
     ----------
     threshold_ : float
         New rows with a larger confidence are answered.
     n_accepted_, n_rows_ : int
-        Of the calibration sample.
+        Number of accepted rows and of all rows in the calibration sample.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Coverage(FittedThreshold):
         Parameters
         ----------
         proba : array of shape (n, n_classes)
-            Of rows that the model was not trained on.
+            Probabilities of rows that the model was not trained on.
         y : ignored
             Not used; present so that all fitted rules have the same signature.
         """

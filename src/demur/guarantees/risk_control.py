@@ -41,7 +41,7 @@ class RiskCertificate:
     ----------
     threshold : float
     n_rows, n_accepted, n_wrong : int
-        Of the calibration sample.
+        Numbers of rows, accepted rows and wrong accepted rows in the calibration sample.
     level : float
         The part of delta that this threshold was tested at.
     bound : float

@@ -35,7 +35,7 @@ class CostCurve:
     Parameters
     ----------
     curve : RiskCoverage
-        Of the largest probability and the 0-1 loss.
+        Risk-coverage curve of the largest probability and the 0-1 loss.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class CostCurve:
         Parameters
         ----------
         confidence : array of shape (n,)
-            In [0, 1].
+            Probability that each answer is right.
         wrong : array of bool, shape (n,)
         sample_weight : array of shape (n,), optional
         """

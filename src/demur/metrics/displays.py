@@ -31,7 +31,7 @@ class CurveDisplay(ABC):
     ----------
     curve : RiskCoverage or CostCurve
     name : str, optional
-        For the legend.
+        Name in the legend.
     """
 
     curve_type: ClassVar[Any]
@@ -108,7 +108,7 @@ class RiskCoverageDisplay(CurveDisplay):
     ----------
     curve : RiskCoverage
     name : str, optional
-        For the legend.
+        Name in the legend.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class CostCurveDisplay(CurveDisplay):
     ----------
     curve : CostCurve
     name : str, optional
-        For the legend.
+        Name in the legend.
 
     Attributes
     ----------
@@ -276,7 +276,7 @@ class RejectConfusionMatrixDisplay:
         ax : matplotlib Axes, optional
             A new figure by default.
         xticks_rotation : float, default 0
-            In degrees.
+            Rotation of the labels in degrees.
         """
         matrix = self.confusion_matrix
         n_classes = len(matrix)

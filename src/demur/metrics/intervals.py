@@ -61,7 +61,7 @@ def proportion_interval(count: ArrayLike, n: ArrayLike, confidence_level: float 
     n : int, or array that broadcasts against it
         Out of how many. With none, all numbers are NaN.
     confidence_level : float, default 0.95
-        In (0, 1).
+        Confidence level, in (0, 1).
 
     Examples
     --------
@@ -352,7 +352,7 @@ def bootstrap(
         One row per example.
     n_resamples : int, default 1000
     confidence_level : float, default 0.95
-        In (0, 1).
+        Confidence level, in (0, 1).
     seed : int, numpy.random.Generator or None
         As for :func:`numpy.random.default_rng`; equal integers give equal intervals.
 

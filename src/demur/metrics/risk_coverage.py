@@ -148,7 +148,7 @@ class RiskCoverage:
         Parameters
         ----------
         coverage : float or array
-            In (0, 1].
+            Share of rows answered, in (0, 1].
         """
         wanted = np.asarray(coverage, dtype=np.float64)
         if ((wanted <= 0) | (wanted > 1)).any():

@@ -84,7 +84,7 @@ class Evaluation:
     true : array of int, shape (n,)
         The position of the true class, or the number of classes for a label that is none of them.
     decision : Decision
-        Of NumPy arrays.
+        The decisions, as NumPy arrays.
     cost : float or None
         The cost of one rejection; None where there is no single one.
     cost_adjustable : bool
@@ -573,7 +573,7 @@ def evaluate_table(
     group : str, optional
         A column such as the site; its groups are also evaluated separately.
     prices : mapping of names to float, optional
-        Of asking experts, other than the model's.
+        Prices of asking experts that replace the model's.
     where : str
         What messages call the table.
 

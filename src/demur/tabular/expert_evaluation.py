@@ -26,7 +26,7 @@ class ExpertFigures:
     ----------
     name : str
     price : float
-        Of one question.
+        Price of one question.
     limit : int, float or None
         The largest number or share of rows that the expert gets.
     n_asked, n_answered : int
@@ -66,7 +66,7 @@ class ExpertEvaluation:
     names : tuple of str
         The experts.
     prices : array of shape (n_experts,)
-        By which was decided.
+        The prices that the decisions used.
     ask : array of int, shape (n,)
         Who was asked, -1 where the model answered.
     sure : array of shape (n,)
@@ -77,7 +77,7 @@ class ExpertEvaluation:
     expert_right : array of shape (n, n_experts)
         1 where the expert's answer is right, 0 where it is wrong, NaN where there is none.
     limits : mapping of str to int or float
-        On what the experts get.
+        Limits on the number or share of rows of each expert.
 
     Examples
     --------

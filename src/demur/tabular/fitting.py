@@ -826,7 +826,7 @@ def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:
     path : path
         The first column names the true class.
     classes : sequence of str
-        In the order of the model.
+        The classes, in the order of the model.
 
     Examples
     --------

@@ -111,7 +111,7 @@ def savings(model: TableModel, table: Any, cost: float | None = None, *, where: 
     Parameters
     ----------
     model : TableModel
-        With class probabilities.
+        A model with class probabilities.
     table : pyarrow.Table, RecordBatch, or a pandas or polars DataFrame
     cost : float, optional
         Cost of a review, if it differs from the model's.

@@ -522,7 +522,7 @@ def read_labelled(
     ----------
     source : path, "-" or binary stream
     schema : Schema
-        With its target.
+        The columns and the target.
     classes : names
         The classes of the model, as text.
     delimiter : str, optional

@@ -94,7 +94,7 @@ class Target:
     matrix : tensor of shape (n_classes, n_classes + 1)
         Rows are true classes, columns answers, the last column rejecting.
     cost : float or tensor
-        As given; what a loss and its rule receive.
+        The cost as given, which a loss and its rule receive.
 
     Examples
     --------

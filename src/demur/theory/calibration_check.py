@@ -92,7 +92,7 @@ def check_calibration(
         For a plain function: how many scores it takes. One per class by default, and one more with "rejector" and
         "reject-score".
     seed : int
-        Of the random part of the search.
+        Random seed of the search.
     seconds : float
         When to stop and report what has been found: computing time, so that the verdict of a busy machine is that of an
         idle one.

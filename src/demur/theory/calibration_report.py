@@ -88,7 +88,7 @@ class SearchFindings:
     n_eta : int
         How many eta were tried.
     n_right : int
-        At how many of them the minimiser decides rightly.
+        Number of eta at which the minimiser decides correctly.
     n_near : int
         How many could not be settled within 0.001 of a boundary between two decisions.
     n_unresolved : int
@@ -126,7 +126,7 @@ class CalibrationReport:
     loss : str
     n_classes : int
     cost : float, array or CostMatrix
-        As given.
+        The cost as given.
     verdict : str
         "calibrated", "refuted" or "inconclusive".
     fails : frozenset of str

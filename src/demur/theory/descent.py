@@ -184,7 +184,7 @@ def minimise_kinked_rows(
     objective, start, rows, max_steps, noise, deadline
         As for :func:`minimise_rows`.
     seed : int
-        Of the points that are drawn.
+        Random seed of the drawn points.
 
     Returns
     -------

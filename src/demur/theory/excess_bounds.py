@@ -61,7 +61,7 @@ class ExcessRiskBound:
     exponent : float
         s.
     theorem : str
-        Whose statement it is.
+        The theorem that states the bound.
 
     Examples
     --------

@@ -56,7 +56,7 @@ class TheoremFour:
     least_curvature : float
         The least second derivative in r at r = 0, which the theorem assumes positive.
     tolerance : float
-        What counts as zero.
+        Absolute values up to this count as zero.
     """
 
     sup_answer: float
@@ -320,7 +320,7 @@ def is_order_preserving(
     Parameters
     ----------
     loss : str, Loss or callable
-        With one score per class.
+        A loss with one score per class.
     n_classes : int
     cost : float
         In (0, 1 - 1/K).
@@ -328,7 +328,7 @@ def is_order_preserving(
         How many scores a plain function takes.
     seed : int
     seconds : float
-        When to stop.
+        Time limit in seconds.
 
     Returns
     -------

@@ -323,7 +323,7 @@ def best_in_region(problem: RiskProblem, constraints: Constraints, start: Tensor
     Parameters
     ----------
     problem : RiskProblem
-        Of a smooth loss.
+        A problem with a smooth loss.
     constraints : callable
     start : tensor of shape (n_rows, n_unknowns)
         Unknowns in or near the region.
@@ -388,7 +388,7 @@ def best_with_decision(
     eta : tensor of shape (n_classes,)
     decision : int
     minimiser : tensor of shape (n_outputs,)
-        Of the risk at eta, with another decision.
+        Minimiser of the risk at eta, which has another decision.
     known : tensor of shape (m, n_outputs)
         Scores worth trying, such as the minimisers at other eta.
     seed : int

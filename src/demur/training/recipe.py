@@ -163,7 +163,7 @@ def train_tabular(
     Returns
     -------
     TabularTraining
-        In the order of ``networks``.
+        The trained networks, in the order of ``networks``.
 
     Examples
     --------

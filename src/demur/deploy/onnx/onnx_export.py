@@ -195,7 +195,7 @@ def onnx_model(model: Estimator) -> Any:
     Parameters
     ----------
     model : RejectClassifier, RejectOption or TableModel
-        Fitted.
+        A fitted model.
 
     Returns
     -------
