@@ -12,7 +12,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "demur needs Python 3.11 or newer; this is %s. Try: make PYTHON=python3.12 setup" % sys.version.split()[0])'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable ".[boost,dask,onnx,paper,plot,report,serve,text]" --group dev --group docs
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable ".[boost,dask,excel,onnx,paper,plot,report,serve,text]" --group dev --group docs
 	$(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib src >$(VENV)/compile.log 2>&1 || true # some packages ship templates that are not Python
 	touch $(STAMP)
 

@@ -64,7 +64,8 @@ def test_no_two_modules_share_a_name():
 
 def test_modules_list_their_public_names():
     for found in modules():
-        if not found.__name__.split(".")[-1].startswith("_"):
+        is_command = found.__name__.startswith("demur.cli.")  # commands are called by their names in a shell
+        if not is_command and not found.__name__.split(".")[-1].startswith("_"):
             assert hasattr(found, "__all__"), found.__name__
 
 

@@ -41,8 +41,7 @@ FEATURES = {
                "report_html(evaluate_table(model, table), 'title')"),
     "onnx": ("onnx", "from demur.deploy.onnx import onnx_model\nonnx_model(model)"),
     "serve": ("fastapi", "from demur.deploy import create_app\ncreate_app(model)"),
-    "dask": ("dask", "from demur.tabular import decide_folder\n"
-             "decide_folder(None, 'in', 'out', scheduler='local')"),
+    "dask": ("dask", "from demur.workers import optional_dask\noptional_dask()"),
     "plot": ("matplotlib", "from demur.metrics import RiskCoverageDisplay\n"
              "RiskCoverageDisplay.from_predictions([0, 1], [[0.9, 0.1], [0.2, 0.8]])"),
 }  # fmt: skip

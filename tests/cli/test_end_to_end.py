@@ -161,24 +161,6 @@ def test_a_partitioned_folder_has_its_columns_and_no_hidden_files(demur, partiti
     local = pq.read_table(tmp_path / "local.parquet")
     assert local.drop_columns("year").equals(wanted)
     assert local["year"].to_pylist() == table["year"].to_pylist()
-    call = (
-        "predict",
-        tmp_path / "model",
-        folder,
-        "--scheduler",
-        "local:1",
-        "--keep",
-        "year",
-        "--out",
-        tmp_path / "out",
-    )
-    result = demur(*call)
-    assert result.code == 0, result
-    written = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.parquet"))
-    assert written == ["year=2023/rows.parquet", "year=2024/rows.parquet"]
-    apart = [pq.ParquetFile(tmp_path / "out" / name).read() for name in written]
-    assert pa.concat_tables(apart).combine_chunks().drop_columns("year").equals(wanted.combine_chunks())
-    assert pa.concat_tables(apart)["year"].to_pylist() == table["year"].to_pylist()
 
 
 # our mistakes keep their traceback
@@ -435,7 +417,7 @@ def test_a_model_remembers_how_its_table_was_written(fit, demur, tmp_path):
     assert "row 1, holds '-1.5', which is not a number: pass --decimal ." in complaint
     for name, flags in (("other.csv", ()), ("american.csv", ("--no-dayfirst",))):
         again = demur("predict", tmp_path / "model", tmp_path / name, "--decimal", ".", *flags)
-        assert again.output == answers.output
+        assert again.output == answers.output.replace(b";", b",")
     evaluated = demur("evaluate", tmp_path / "model", data, "--json")
     assert evaluated.code == 0, evaluated
 

@@ -82,7 +82,7 @@ def test_the_report_is_written_once(demur, pets, tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a,b,kind\n1,2,red\n", "has no column 'y' with the labels"),
+        ("a,b,kind\n1,2,red\n", "there is no column 'y' with the labels"),
         ("a,b,kind,y\n1,2,red,\n", "is empty"),
         ("a,kind,y\n1,red,cat\n", "missing 'b'"),
         ("a,b,kind,y,z\n1,2,red,cat,5\n", "extra 'z'"),

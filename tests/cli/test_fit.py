@@ -46,7 +46,7 @@ def test_the_summary_names_rows_classes_columns_and_results(fit, tmp_path):
     assert result.code == 0, result
     words = " ".join(result.text.split())
     assert "trained on 70 rows of 3 classes" in words
-    assert "2 rows without a label were left out." in words
+    assert "; 2 more without a label, left out." in words
     assert "'customer_id' is not used: it looks like an identifier" in words
     assert "'country' is not used: every value is 'NL'" in words
     assert "Trained logistic regression" in words
@@ -142,6 +142,11 @@ def test_two_rows_are_too_few(fit, tmp_path):
     assert "2 different values in 2 rows" in complaint
 
 
+def test_an_out_of_scope_label_that_no_row_has_is_noted(fit, data):
+    result = fit(data, "--out-of-scope", "dogs")
+    assert "no row has the out-of-scope label 'dogs', did you mean 'dog'?" in " ".join(result.errors.split())
+
+
 def test_without_held_out_rows_there_is_no_evaluation(fit, data, tmp_path):
     result = fit(data, "--holdout", "0")
     assert result.code == 0
@@ -162,7 +167,7 @@ def test_a_separate_table_evaluates_it(fit, tmp_path):
     assert found["evaluation"]["n_unknown_labels"] == 0
     (tmp_path / "wrong.csv").write_text("size\n1\n")
     assert (
-        "wrong.csv has no column 'y'"
+        "there is no column 'y' with the labels (or give --labels): wrong.csv has 'size'"
         in fit(tmp_path / "train.csv", "--force", "--test", tmp_path / "wrong.csv").complaint
     )
 

@@ -83,7 +83,7 @@ def fit_and_decide(demur, hostile, path, folder):
         # What a model was fitted on, it can decide for.
         again = demur("predict", folder / "model", path)
         assert again.code == 0, again
-        assert again.text.startswith("prediction,rejected,confidence,first_choice,second_choice,reason\n")
+        assert re.match("prediction(.)rejected\\1confidence\\1first_choice\\1second_choice\\1reason\n", again.text)
 
 
 @pytest.mark.usefixtures("light_model")

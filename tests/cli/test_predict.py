@@ -163,25 +163,6 @@ def test_what_is_no_model_is_refused(demur, pets, name, words):
     assert words in demur("predict", pets / name, pets / "new.csv").complaint
 
 
-@pytest.mark.slow
-def test_a_folder_of_files_on_dask(demur, pets, answers, tmp_path):
-    pytest.importorskip("distributed")
-    (tmp_path / "new").mkdir()
-    table = read_table(pets / "new.parquet")
-    for name, start in (("1.parquet", 0), ("2.parquet", 300)):
-        pq.write_table(table.slice(start, 300), tmp_path / "new" / name)
-    call = ("predict", pets / "model", tmp_path / "new", "--scheduler", "local:2")
-    result = demur(*call, "--out", tmp_path / "made" / "out")
-    assert result.code == 0, result
-    assert "Wrote 500 decisions" in result.text
-    assert same(pq.read_table(tmp_path / "made" / "out"), answers)
-    assert "already exists" in demur(*call, "--out", tmp_path / "made" / "out").complaint
-    assert "give a folder of Parquet files and --out" in demur(*call).complaint
-    # One file after another, without Dask, they are one table.
-    assert demur(*call[:-2], "--out", tmp_path / "one.parquet").code == 0
-    assert same(pq.read_table(tmp_path / "one.parquet"), answers)
-
-
 def test_an_interrupt_leaves_nothing_behind(demur, pets, tmp_path, monkeypatch):
     calls = iter(range(3))
     decide = TableModel.answers

@@ -38,4 +38,3 @@ def test_groups_and_novelty_are_asked_for_in_words(demur, folder):
     call = ("fit", folder / "train.csv", "--target", "kind", "--model", "lr", "--out", folder / "other")
     assert "auto, off or a share" in demur(*call, "--novelty", "often").complaint
     assert "--risk-group needs --max-risk" in demur(*call, "--risk-group", "site").complaint
-    assert "give --report" in demur("evaluate", folder / "model", folder / "train.csv", "--monitor", "s.json").complaint

@@ -41,7 +41,7 @@ def fitted(n=1500, seed=0, experts=None, answers=None, **parameters):
 
 
 @parametrize_with_checks(
-    [DeferOption(LogisticRegression(), {"oracle": Expert(0.1, accuracy=1.0)})],
+    [DeferOption(LogisticRegression(), {"oracle": Expert(0.1, accuracy=1.0)}, cv=2)],
     expected_failed_checks=lambda estimator: {"check_classifiers_train": REASON},
 )
 def test_scikit_learn_check(estimator, check):
@@ -174,10 +174,10 @@ def test_few_answers_get_a_simple_model():
 
 
 def test_gaps_may_be_written_in_any_way():
-    X, y, expert, _ = problem(300)
+    X, y, expert, _ = problem(150)
     names = np.array(["no", "yes"])
-    gap = np.arange(300) % 3 == 0
-    model = DeferOption(LogisticRegression(), {"nurse": 0.05})
+    gap = np.arange(150) % 3 == 0
+    model = DeferOption(LogisticRegression(), {"nurse": 0.05}, cv=2)
     expected = model.fit(X, names[y], answers=np.where(gap, None, names[expert])).decide(X).costs
     text = names[expert].astype(object)
     text[gap] = np.nan

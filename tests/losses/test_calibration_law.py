@@ -37,13 +37,14 @@ def problems(etas_at):
 
 
 def mistakes(loss, eta, cost):
+    """Which rows are decided wrongly, by the kind of mistake."""
     decision = loss.decide(minimise_pointwise_risk(loss, eta, cost), cost)
     chow_rejects = eta.amax(-1) <= 1 - cost
     answered = ~decision.reject & ~chow_rejects
     return {
-        "false_reject": int((decision.reject & ~chow_rejects).sum()),
-        "false_accept": int((~decision.reject & chow_rejects).sum()),
-        "misclassify": int((answered & (decision.label != eta.argmax(-1))).sum()),
+        "false_reject": decision.reject & ~chow_rejects,
+        "false_accept": ~decision.reject & chow_rejects,
+        "misclassify": answered & (decision.label != eta.argmax(-1)),
     }
 
 
@@ -63,9 +64,9 @@ def some_slow(name, n_classes):
 @pytest.mark.parametrize(("name", "n_classes"), [some_slow(*case) for case in CALIBRATED])
 def test_calibrated_losses_decide_as_chow(name, n_classes):
     loss = get(name).for_classes(n_classes)
-    n = 20 if loss.smooth and name not in HOLLOW else 4
+    n = 12 if loss.smooth and name not in HOLLOW else 3
     eta, cost = problems(lambda c: random_etas(n_classes, c, n=n, seed=n_classes))
-    assert mistakes(loss, eta, cost) == {"false_reject": 0, "false_accept": 0, "misclassify": 0}
+    assert not any(rows.any() for rows in mistakes(loss, eta, cost).values())
 
 
 def test_every_loss_but_the_pairwise_and_the_heuristic_claims_calibration():
@@ -92,16 +93,20 @@ PAIRWISE = [name for name in available(n_classes=3) if isinstance(get(name), Pai
 @pytest.mark.parametrize("name", PAIRWISE)
 @pytest.mark.parametrize(
     ("beta", "expected"),
-    [("acc", {"false_accept"}), ("rej", {"false_reject"}), ("mean", {"false_accept", "false_reject"})],
+    [
+        ("acc", {"false_accept"}),
+        ("rej", {"false_reject"}),
+        pytest.param("mean", {"false_accept", "false_reject"}, marks=pytest.mark.slow),
+    ],
 )
 def test_pairwise_losses_fail_on_the_predicted_side_only(name, beta, expected, n_classes):
     loss = get(name, beta=beta)
-    eta, cost = problems(lambda c: random_etas(n_classes, c, n=60, seed=n_classes))
-    assert {side for side, count in mistakes(loss, eta, cost).items() if count} <= expected
+    eta, cost = problems(lambda c: random_etas(n_classes, c, n=30, seed=n_classes))
+    assert {side for side, rows in mistakes(loss, eta, cost).items() if rows.any()} <= expected
     eta, cost = problems(lambda c: extremes(n_classes, c))
+    found = mistakes(loss, eta, cost)
     for at_cost in PAPER_COSTS:
-        found = mistakes(loss, eta[cost == at_cost], cost[cost == at_cost])
-        assert {side for side, count in found.items() if count} == expected
+        assert {side for side, rows in found.items() if rows[cost == at_cost].any()} == expected
 
 
 @pytest.mark.parametrize("name", PAIRWISE)

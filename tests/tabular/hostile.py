@@ -107,7 +107,6 @@ def _nothing_to_read() -> dict[str, bytes]:
         "duplicated_after_stripping.csv": _text(rows, "a, a,kind,y"),
         "many_duplicated_headers.csv": b",".join([b"x"] * 500) + b"\n" + b",".join([b"1"] * 500) + b"\n",
         "empty_header_name.csv": _text(rows, "a,,kind,y"),
-        "leading_index_column.csv": _text(([str(i), *row] for i, row in enumerate(rows)), ",a,b,kind,y"),
         "all_header_names_empty.csv": b",,,\n1,2,3,4\n",
         "ragged_short.csv": plain + b"1.0,2.0\n" + plain.split(b"\n", 1)[1],
         "ragged_long.csv": plain + b"1.0,2.0,red,cat,extra\n",
@@ -142,7 +141,6 @@ def _nothing_to_read() -> dict[str, bytes]:
         "arrow_damaged_offsets.arrow": _damaged_offsets(),
         "truncated_stream.arrows": _ipc(_arrow(), stream=True)[:300],
         "records.json": json.dumps([{"a": 1, "y": "cat"}]).encode(),
-        "lines.jsonl": b'{"a": 1, "y": "cat"}\n{"a": 2, "y": "dog"}\n',
         "page.html": b"<!DOCTYPE html><html><body>Not found</body></html>",
         "pickle.csv": b"\x80\x04\x95" + noise[:200],
     }
@@ -153,7 +151,10 @@ def _written_otherwise() -> dict[str, bytes]:
     text, header = plain.decode(), "a,b,kind,y"
     comma = [[cell.replace(".", ",") for cell in row] for row in rows]
     quoted = _text([[f'"{cell}"' for cell in row] for row in rows], '"a","b","kind","y"')
+    records = [dict(zip(header.split(","), row, strict=True)) for row in rows]
     return {
+        "leading_index_column.csv": _text(([str(i), *row] for i, row in enumerate(rows)), ",a,b,kind,y"),
+        "lines.jsonl": b"".join(json.dumps(one | {"a": float(one["a"])}).encode() + b"\n" for one in records),
         "plain.csv": plain,
         "no_suffix": plain,
         "mark.csv": b"\xef\xbb\xbf" + plain,

@@ -146,7 +146,6 @@ def test_small_chunks_change_nothing(files, rule, monkeypatch):
     parts = fit_proba(files / "z.npy", "y", labels=files / "y.npy", rule=rule)
     assert parts.model.explain() == whole.model.explain()
     found = parts.evaluate()
-    assert found.proba is None
     assert found.to_json() == judged.to_json()
     assert found.worst_mistakes() == judged.worst_mistakes()
 

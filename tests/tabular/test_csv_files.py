@@ -157,13 +157,12 @@ def test_a_decimal_comma_is_understood_where_the_file_is_consistently_so():
     with opened(text) as reader, pytest.warns(TableWarning, match=r"'1,5' are read with a decimal comma"):
         table = reader.read()
     assert table.to_pydict() == {"x": [1.5, -2.25, None, 0.001], "n": [3, 4, 5, 6], "t": ["a", "b", "c", None]}
-    assert reader.decimal == ","
+    assert reader.notation["decimal"] == ","
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("x;z\n1,5;2.5\n", "use one decimal sign"),
         ("x;n\n1,234;1\n12,000;2\n", r"may be 1\.234 or 1234"),
     ],
 )
@@ -171,7 +170,7 @@ def test_what_is_not_sure_stays_text_and_is_said(text, words):
     with opened(text) as reader, pytest.warns(TableWarning, match=words):
         table = reader.read()
     assert table["x"].type == pa.string()
-    assert reader.decimal == "."
+    assert reader.notation["decimal"] == "."
 
 
 def test_the_decimal_sign_can_be_said():
@@ -191,7 +190,7 @@ def test_local_dates_are_understood_by_a_day_beyond_the_12th(sign):
     with opened(text) as reader, pytest.warns(TableWarning, match="the day first"):
         table = reader.read()
     assert table["d"].to_pylist() == [datetime.datetime(2024, 12, 31), datetime.datetime(2024, 2, 1), None]
-    assert reader.dayfirst is True
+    assert reader.notation["dayfirst"] is True
     american = f"d;n\n12{sign}31{sign}2024;1\n2{sign}1{sign}2024;2\n"
     with pytest.warns(TableWarning, match="the month first"):
         assert table_of(american)["d"].to_pylist() == [datetime.datetime(2024, 12, 31), datetime.datetime(2024, 2, 1)]
@@ -249,7 +248,7 @@ def test_a_schema_remembers_how_its_file_was_written():
         warnings.simplefilter("ignore", TableWarning)
         with opened("x;d;y\n1,5;31.12.2024;a\n2,5;1.2.2024;b\n") as reader:
             learnt = Schema.learn(reader.read(), target="y")
-    schema = Schema(learnt.columns, "y", decimal=reader.decimal, dayfirst=reader.dayfirst)
+    schema = Schema(learnt.columns, "y", **reader.notation)
     table = read_labelled(io.BytesIO(b"y;d;x\na;3.4.2024;7,5\n"), schema, ["a", "b"])
     assert table.to_pylist() == [{"y": "a", "d": datetime.datetime(2024, 4, 3), "x": 7.5}]
     again = read_labelled(io.BytesIO(b"y;d;x\na;3.4.2024;7.5\n"), schema, ["a", "b"], decimal=".", dayfirst=False)
@@ -261,7 +260,7 @@ numbers = st.floats(-1e6, 1e6).map(lambda number: f"{number:.3f}".replace(".", "
 
 @given(st.lists(numbers, min_size=1, max_size=20))
 def test_commas_are_taken_for_decimal_only_on_evidence(texts):
-    decimal, _ = decimal_of({"x": pa.array(texts)}, points=False)
+    decimal, _ = decimal_of({"x": pa.array(texts)})
     could_be_thousands = all(
         text.lstrip("-").split(",")[0].lstrip("0") and len(text.lstrip("-").split(",")[0]) < 4 for text in texts
     )

@@ -74,22 +74,10 @@ def test_rules_without_a_price_have_none_anywhere(models, new, name):
         assert "declined row 0.2" not in text
 
 
-def test_a_cost_for_a_rule_without_one_is_an_assumed_price(models, new):
-    plain, priced = evaluate_table(models["coverage"], new), evaluate_table(models["coverage"], new, cost=0.1)
-    np.testing.assert_array_equal(plain.decision.reject, priced.decision.reject)
-    counts, found = priced.counts, priced.to_json()
-    assert (found["cost"], found["cost_assumed"]) == (0.1, True)
-    expected = (counts.n_wrong + 0.1 * counts.n_rejected) / 400
-    assert found["figures"]["risk"]["estimate"] == pytest.approx(expected)
-    for text in (printed(priced), page_text(priced)):
-        assert "At an assumed price of 0.1 for a declined row" in text
-    with pytest.raises(ValueError, match=r"cost must be in \[0, 1\), got 20"):
-        evaluate_table(models["coverage"], new, cost=20)
-
-
-def test_a_cost_beside_a_cost_matrix_is_refused_in_words(models, new):
-    with pytest.raises(ValueError, match="a cost matrix, which prices every row already: leave the cost out"):
-        evaluate_table(models["matrix"], new, cost=0.1)
+@pytest.mark.parametrize("name", ["matrix", "coverage"])
+def test_a_cost_for_a_rule_without_one_is_refused_in_words(models, new, name):
+    with pytest.raises(ValueError, match="this model cannot decide for another cost: it decides by Co"):
+        evaluate_table(models[name], new, cost=0.1)
 
 
 def test_the_cost_by_the_matrix_is_first_in_every_place(models, new):
@@ -152,11 +140,11 @@ def test_classes_and_notes_read_well():
         print_fit(SimpleNamespace(facts=facts, schema=schema, classifier=None), "data.csv", 1.0)
     words = " ".join(caught.get().split())
     assert "Classes and their rows: 2 (166,795), 7 (1)." in words
-    assert "1 row without a label was left out." in words
+    assert "; 1 more without a label, left out." in words
     assert "Also not used or converted: 'column 7'." in words
 
 
 def test_a_cost_that_can_move_does(models, new):
     judged = evaluate_table(models["none"], new, cost=0.05)
-    assert (judged.cost, judged.cost_assumed, judged.cost_adjustable) == (0.05, False, True)
+    assert (judged.cost, judged.cost_adjustable) == (0.05, True)
     assert judged.coverage < evaluate_table(models["none"], new).coverage

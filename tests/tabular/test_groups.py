@@ -54,7 +54,7 @@ def test_a_group_with_more_errors_is_named(table):
     assert {one.name: one.differs for one in judged.by_group} == {"bad": "more", "good": "fewer"}
     assert any("Group bad has significantly more errors" in sentence for sentence in judged.sentences())
     assert [one["name"] for one in judged.to_json()["by_group"]] == ["bad", "good"]
-    with pytest.raises(TableError, match="no column 'cite' with the groups"):
+    with pytest.raises(TableError, match="there is no column 'cite', did you mean 'site'"):
         evaluate_table(model, table, group="cite")
 
 

@@ -61,14 +61,14 @@ def test_files_work_or_are_refused_in_one_sentence(name, tmp_path):
     if message is not None:
         assert message.isprintable()
         return
-    schema = replace(Schema.learn(table, target="y"), decimal=reader.decimal or ".", dayfirst=reader.dayfirst)
+    schema = replace(Schema.learn(table, target="y"), **reader.notation)
     encoded = schema.encode(table)
     assert encoded.shape == (table.num_rows, len(schema.columns))
     assert not np.isinf(encoded).any()
     assert np.isfinite(encoded).any(axis=0).all()  # a column that is all missing is set aside
     schema.check(table.schema)
     # Read again in chunks, with the types insisted on, the features are the same.
-    with open_table(io.BytesIO(FILES[name]), decimal=schema.decimal, dayfirst=schema.dayfirst) as reader:
+    with open_table(io.BytesIO(FILES[name]), **schema.notation_with({})) as reader:
         schema.check(reader.columns)
         chunks = [schema.encode(chunk) for chunk in reader.chunks(schema.arrow_types(), 7_000)]
     np.testing.assert_array_equal(np.concatenate(chunks), encoded)

@@ -12,7 +12,6 @@ import pytest
 from report_samples import HOSTILE, by_matrix, fixed, free
 
 from demur import Chow, CostMatrix, RiskControl, Threshold
-from demur.deploy import Monitor, Reference
 from demur.tabular import Evaluation, report_html, write_report
 from demur.tabular.evaluation_figures import matrix_words
 from demur.tabular.html_report import shown_confusion
@@ -194,22 +193,6 @@ def test_the_page_says_guarantees_and_rows_left_out():
     text = " ".join("".join(Page(report_html(judged, "Guarantee")).text).split()).replace("\xa0", " ")
     assert "Guaranteed: at most 10.0 % of the answers wrong. Observed: 50.0 % of 60. The guarantee is broken" in text
     assert "3 rows have no label and are left out." in text
-
-
-def test_what_a_monitor_saw_is_shown_with_its_alarms():
-    proba = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
-    judged = Evaluation.of(["a", "a", "b"], Chow(0.3).decide(proba), classes=["a", "b"], cost=0.3, proba=proba)
-    known = Reference.of([False, True] * 50, [0.9, 0.6] * 50, [0, 1] * 50, [False] * 100, classes=["a", "b"])
-    watch = Monitor(known, max_risk=0.1)
-    quiet = report_html(judged, "R", watched=watch.to_json())
-    assert "Monitoring" in quiet
-    assert "No alarm after 0 rows" in quiet
-    watch.watch([True] * 500, [0.6] * 500, [1] * 500)
-    watch.review([False] * 40, [False] * 30 + [True] * 10)
-    page = report_html(judged, "R", watched=watch.to_json())
-    assert "Alarm: rejected share" in page
-    assert "Of 40 audited answers" in page
-    assert "Monitoring" not in report_html(judged, "R")
 
 
 def test_groups_have_a_table():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from report_samples import free
 
-from demur import Chow
 from demur.metrics import CostCurve, accepted_accuracy, coverage
 from demur.tabular import report_html
 from demur.tabular.evaluation_figures import per_hundred, percent
@@ -32,7 +31,7 @@ def test_the_page_says_at_each_cost_what_the_metrics_say():
     assert len(data["costs"]) == len(data["states"]) == 101
     for cost, state in zip(data["costs"][:-1], data["states"][:-1], strict=True):  # 1/2 is legal but warned of
         tiles = {name: value.replace("\xa0", " ") for name, value, _ in state["tiles"]}
-        answers = Chow(cost).decide(evaluation.proba).labels(range(4))
+        answers = evaluation.at(cost).decision.labels(range(4))
         assert tiles["risk"] == per_hundred(curve.risk_at(cost))
         assert tiles["coverage"] == percent(coverage(answers))
         assert tiles["accepted_accuracy"] == percent(accepted_accuracy(evaluation.true, answers))

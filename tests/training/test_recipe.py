@@ -65,10 +65,10 @@ def test_a_network_does_not_depend_on_its_company(loss, embeddings, stacks_of):
         get(loss), net(loss, embeddings=embeddings), data(203), some, recipe=SHORT, **options
     )
     together = train_on(specs, n_workers=1)
-    for size, n_workers in ((1, 1), (2, 2), (64, None)):
+    for size, n_workers in ((1, 1), (2, 2)):
         stacks_of(size)
         assert same(train_on(specs, n_workers=n_workers), together)
-    for position in (0, 4, 5):
+    for position in (0, 5):
         alone = train_on(specs[position : position + 1])
         assert torch.allclose(alone.trained.vectors[0], together.trained.vectors[position], atol=2e-5)
         assert alone.best_epoch[0] == together.best_epoch[position]

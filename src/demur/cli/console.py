@@ -22,25 +22,6 @@ if TYPE_CHECKING:
     from demur.metrics import Interval
     from demur.tabular import CallsEvaluation, Evaluation, TableModel
 
-__all__ = [
-    "about",
-    "check_free",
-    "check_new_model",
-    "console",
-    "is_watched",
-    "load_table_model",
-    "note",
-    "notes",
-    "print_calls",
-    "print_evaluation",
-    "print_fit",
-    "print_json",
-    "print_table",
-    "say",
-    "share",
-    "warnings_as_notes",
-]
-
 console = Console(highlight=False, emoji=False)
 """Standard output."""
 
@@ -117,7 +98,7 @@ def share(*, zero: bool = False, one: bool = False) -> Callable[[typer.CallbackP
         if value is None or 0 < value < 1 or (zero and value == 0) or (one and value == 1):
             return value
         bounds = f"{'of at least' if zero else 'above'} 0 and {'at most' if one else 'below'} 1"
-        hint = f"did you mean {value / 100:g}?" if 1 < value < 100 or value in (1, 100) else "give a fraction."
+        hint = f"did you mean {value / 100:g}?" if 1 <= value <= 100 else "give a fraction."
         raise InputError(f"{option.opts[0]} must be a number {bounds}, got {value:g}: {hint}")
 
     return check
@@ -129,12 +110,12 @@ def load_table_model(path: Path | str, *, cascades: bool = False) -> "TableModel
     Cascades are refused, unless the command can use them.
     """
     from demur.deploy import load
-    from demur.tabular import CallsModel, TableModel
+    from demur.tabular import TableModel
 
     model = load(path)
-    if isinstance(model, CallsModel) and not cascades:
-        raise InputError(f"{path} holds a cascade of services: use it with demur predict, evaluate or serve.")
     if isinstance(model, TableModel):
+        if "decision" in model.answer_columns() and not cascades:
+            raise InputError(f"{path} holds a cascade of services: use it with demur predict, evaluate or serve.")
         return model
     from demur.tabular.external_models import schema_of_estimator
 
@@ -156,25 +137,23 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     from demur.columns.frames import shown
     from demur.tabular.evaluation_figures import counted
 
-    facts, schema = model.facts, model.schema
+    facts, sentences = model.facts, [*model.schema.describe()]
     counts = sorted(facts["classes"].items(), key=lambda item: -item[1])
-    aside = facts.get("rows_for_the_rule", 0)
-    more = f"; {counted(aside, 'more row was', 'more rows were')} set aside for the rule" if aside else ""
+    special = {
+        "of them out of scope": facts.get("out_of_scope", {}).get("rows"),
+        "more set aside for the rule": facts.get("rows_for_the_rule"),
+        "more without a label, left out": facts.get("rows_without_label"),
+    }
+    more = "".join(f"; {number:,} {words}" for words, number in special.items() if number)
     say(f"{data}: trained on {counted(facts['rows'], 'row', 'rows')} of {len(counts):,} classes{more}.")
     named = ", ".join(f"{_printable(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES])
     more = f", and {len(counts) - _MOST_CLASSES:,} more" if len(counts) > _MOST_CLASSES else ""
     say(f"  Classes and their rows: {named}{more}.")
-    if outside := facts.get("out_of_scope", {}).get("rows"):
-        say(f"  {counted(outside, 'row is', 'rows are')} out of scope.")
-    if facts.get("rows_without_label"):
-        left = counted(facts["rows_without_label"], "row without a label was", "rows without a label were")
-        say(f"  {left} left out.")
-    sentences = schema.describe()
-    for sentence in sentences[:_MOST_NOTES]:
-        say(f"  {sentence}")
     if len(sentences) > _MOST_NOTES:
-        names = [*schema.remarks, *schema.set_aside][_MOST_NOTES - 1 :]
-        say(f"  Also not used or converted: {', '.join(map(shown, names))}.")
+        names = [*model.schema.remarks, *model.schema.set_aside][_MOST_NOTES - 1 :]
+        sentences[_MOST_NOTES:] = [f"Also not used or converted: {', '.join(map(shown, names))}."]
+    for sentence in sentences:
+        say(f"  {sentence}")
     say(f"\nTrained {facts['model_in_words'].removesuffix(' (the default)')} in {seconds:.1f} s.")
     tried = getattr(getattr(model.classifier, "estimator_", None), "tried_", ())
     if len(tried) > 1:
@@ -191,21 +170,29 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
         print_table("", ("candidate", "share", "log loss", "seconds", "outcome"), rows)
 
 
-_IN_THE_REPORT = ("eaurc", "augrc")
+_IN_THE_REPORT = {"eaurc", "augrc"}
 
 
-def print_evaluation(evaluation: "Evaluation", where: str) -> None:
+def print_evaluation(evaluation: "Evaluation | CallsEvaluation", where: str) -> None:
     """Print the figures with their intervals, and what they mean."""
+    from demur.tabular import Evaluation
+
+    if isinstance(evaluation, Evaluation):
+        _print_figures(evaluation, where)
+    else:
+        _print_calls(evaluation, where)
+    for sentence in evaluation.sentences():
+        say(sentence)
+
+
+def _print_figures(evaluation: "Evaluation", where: str) -> None:
     from demur.tabular.evaluation_figures import FIGURES, four_digits, percent
 
     rows = []
     for name, found in evaluation.figures.items():
-        if name in _IN_THE_REPORT:
-            continue
-        figure = FIGURES[name]
-        assumed = name == "risk" and evaluation.cost_assumed
-        meaning = f"declining priced at {evaluation.cost:g}" if assumed else figure.meaning
-        rows.append([figure.title, *_interval(found, figure.write), meaning])
+        if name not in _IN_THE_REPORT:
+            figure = FIGURES[name]
+            rows.append([figure.title, *_interval(found, figure.write), figure.meaning])
     print_table(f"Results {where}", ("", "value", "95 % interval", ""), rows)
     if evaluation.group is not None:
         rows = [
@@ -227,39 +214,20 @@ def print_evaluation(evaluation: "Evaluation", where: str) -> None:
             for one in evaluation.asking.experts
         ]
         print_table("", ("expert", "price", "asked", "correct", "risk if always"), rows)
-    for sentence in evaluation.sentences():
-        say(sentence)
 
 
-def print_calls(evaluation: "CallsEvaluation", where: str, *, as_json: bool = False) -> None:
+def _print_calls(evaluation: "CallsEvaluation", where: str) -> None:
     """Print what a cascade costs next to single services and to all of them."""
-    if as_json:
-        print_json(evaluation.to_json())
-        return
     from demur.tabular.evaluation_figures import four_digits, percent
 
-    headings, rows = ["", "wrong", "spent", "cost", "asked"], []
-    if evaluation.payments[0].cost is None:
-        headings.remove("cost")
+    headings, rows = ["", "spent", "wrong", "95 % interval", "asked"], []
+    if evaluation.payments[0].cost is not None:
+        headings.insert(3, "cost")
     for one in evaluation.payments:
-        means = [(one.error, percent), (one.spent, four_digits), *([(one.cost, four_digits)] if one.cost else [])]
-        cells = [_interval(found, write) for found, write in means]
-        asked = "" if one.name in ("cascade", "everybody") else percent(one.asked)
-        rows.append([_printable(one.name), *(value for value, _ in cells), asked])
-        if one.name != "human":
-            rows.append(
-                [
-                    "",
-                    *(
-                        "" if found.low == found.high else ends
-                        for (found, _), (_, ends) in zip(means, cells, strict=True)
-                    ),
-                    "",
-                ]
-            )
-    print_table(f"Means per row on {evaluation.n_rows:,} rows {where}, with 95 % intervals", headings, rows)
-    for sentence in evaluation.sentences():
-        say(sentence)
+        cells = [_printable(one.name), four_digits(one.spent), *_interval(one.error, percent)]
+        cells[3:] = cells[3:] if one.cost is None else _interval(one.cost, four_digits)
+        rows.append([*cells, "" if one.name in ("cascade", "everybody") else percent(one.asked)])
+    print_table(f"Means per row {where}", headings, rows)
 
 
 def about(model: "TableModel", data: str) -> dict[str, str]:

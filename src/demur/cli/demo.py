@@ -9,8 +9,6 @@ import typer
 from demur.cli.console import console, say
 from demur.errors import InputError
 
-__all__ = ["demo"]
-
 
 def demo(
     out: Annotated[

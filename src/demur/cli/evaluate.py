@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import about, check_free, load_table_model, print_calls, print_evaluation, print_json, say
+from demur.cli.console import about, check_free, load_table_model, print_evaluation, print_json, say
 from demur.cli.options import (
     DATA,
-    OUTPUT,
     AllowExtra,
     AsJson,
     DayFirst,
@@ -24,8 +23,6 @@ from demur.cli.options import (
 )
 from demur.errors import InputError
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     model: ModelFolder,
@@ -39,7 +36,6 @@ def evaluate(
     cost: OtherCost = None,
     price: Prices = None,
     report: Report = None,
-    monitor: Annotated[Path | None, OUTPUT(help="State file of demur monitor, to show in the report.")] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -47,11 +43,17 @@ def evaluate(
 
     Example: demur evaluate model/ test.csv --report report.html
     """
-    if monitor is not None and report is None:
-        raise InputError("--monitor is shown in the report: give --report as well.")
     if report is not None:
         check_free(report, "--report", force)
-    from demur.tabular import CallsModel, evaluate_calls, evaluate_table, read_labelled
+    from demur.tabular import (
+        CallsEvaluation,
+        CallsModel,
+        Evaluation,
+        evaluate_calls,
+        evaluate_table,
+        read_labelled,
+        write_report,
+    )
 
     prices = read_prices(price) or None
     fitted = load_table_model(model, cascades=True)
@@ -67,24 +69,16 @@ def evaluate(
         allowed=() if group is None else (group,),
         labels=labels,
     )
+    judged: Evaluation | CallsEvaluation
     if isinstance(fitted, CallsModel):
         if any(one is not None for one in (cost, group, report)):
             raise InputError("a cascade has no --cost, --group or --report: leave them out.")
-        print_calls(evaluate_calls(fitted, table, where=data), f"of {data}", as_json=as_json)
-        return
-    judged = evaluate_table(fitted, table, cost=cost, prices=prices, group=group, where=data)
-    if report is not None:
-        from demur.tabular import write_report
-
-        watched = None
-        if monitor is not None:
-            from demur.deploy import Monitor
-
-            state = Monitor.load(monitor)
-            state.check_model(fitted)
-            watched = state.to_json()
-        title = f"{fitted.target}: {Path(data).name}"
-        write_report(judged, report, title=title, made=about(fitted, data), watched=watched, overwrite=force)
+        judged = evaluate_calls(fitted, table, where=data)
+    else:
+        judged = evaluate_table(fitted, table, cost=cost, prices=prices, group=group, where=data)
+        if report is not None:
+            title = f"{fitted.target}: {Path(data).name}"
+            write_report(judged, report, title=title, made=about(fitted, data), overwrite=force)
     if as_json:
         print_json(judged.to_json())
         return

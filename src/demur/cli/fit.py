@@ -13,7 +13,6 @@ from demur.cli.console import (
     check_new_model,
     is_watched,
     note,
-    print_calls,
     print_evaluation,
     print_fit,
     print_json,
@@ -48,9 +47,7 @@ from demur.errors import InputError
 
 if TYPE_CHECKING:
     from demur.rules import Rule
-    from demur.tabular import Evaluation, FittedFile
-
-__all__ = ["fit", "rule_of"]
+    from demur.tabular import CallsEvaluation, Evaluation, FittedFile
 
 EXPERTS = panel("Experts")
 CASCADE = panel("Cascade")
@@ -60,8 +57,8 @@ _EXCLUDES = {
     "expert": ("out_of_scope", "out_of_scope_share", "cost", "coverage", "max_risk", "cost_matrix"),
     "cost_matrix": ("cost", "coverage", "max_risk"),
     "calls": (
-        *("data", "proba", "answers", "model", "expert", "cost", "coverage", "max_risk", "cost_matrix"),
-        *("dayfirst", "keep", "drop", "report", "labels"),
+        *("data", "proba", "answers", "model", "expert", "cost", "coverage", "max_risk", "cost_matrix", "dayfirst"),
+        *("keep", "drop", "report", "labels"),
     ),
     "mistake": ("budget",),
 }
@@ -77,7 +74,7 @@ _ONLY_WITH = {
     **{"calls": "service", "service": "calls", "human": "calls", "mistake": "calls", "budget": "calls"},
 }
 
-Data = Annotated[str | None, typer.Argument(help="CSV, Parquet or Arrow file, or - for stdin.")]
+Data = Annotated[str | None, typer.Argument(help="CSV, Excel, JSON lines, Parquet or Arrow file, or -.")]
 Target = Annotated[str, DATA("--target", "-t", help="Column to predict.")]
 Proba = Annotated[str | None, DATA(help="Table of class probabilities.")]
 ProbaKind = Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")]
@@ -92,6 +89,7 @@ OutOfScopeShare = Annotated[
     float | None,
     DECISION(help="Expected share of out-of-scope rows.", show_default="0.1 for text", callback=share(zero=True)),
 ]
+NoUnits = Annotated[bool, DATA("--no-units", help="Read '20 %' or '1.5 m' as text.")]
 Model = Annotated[
     str | None,
     MODEL("--model", "-m", help="auto, text, lr, hgb, rf, et, lgbm, cat, nn, pnn or a loss.", show_default="auto"),
@@ -132,6 +130,7 @@ def fit(
     delimiter: Delimiter = None,
     decimal: DecimalSign = None,
     dayfirst: DayFirst = None,
+    no_units: NoUnits = False,
     model: Model = None,
     time_budget: TimeBudget = 90.0,
     novelty: Novelty = "auto",
@@ -178,25 +177,20 @@ def fit(
 
     Example: demur fit --answers llm.csv --answer label --confidence p -t y -o m/
     """
-    given = dict(locals())
+    _fit(dict(locals()))
+
+
+def _fit(given: Mapping[str, Any]) -> None:
+    """Fit, evaluate and write a model, and print how good it is."""
     _check(given)
-    if calls is not None:
-        _fit_calls(calls, given)
-        return
-    source, target = answers or proba or data or "", target or "label"
-    options = _options(given)
-    check_new_model(out, force)
-    from demur.tabular import fit_answers, fit_file, fit_proba
+    fitting = next((one for one in ("calls", "answers", "proba") if given[one] is not None), "data")
+    source, options, out, report = given[fitting], _options(given), given["out"], given["report"]
+    check_new_model(out, given["force"])
+    from demur import tabular
 
-    fitting = fit_answers if answers else fit_proba if proba else fit_file
-    fitted = fitting(source, target, **options)
-    judged = _save(fitted, out, report, title=f"{target} from {source}", data=source, force=force)
-    _print_fitted(fitted, judged, source, given)
-
-
-def _print_fitted(fitted: "FittedFile", judged: "Evaluation | None", source: str, given: Mapping[str, Any]) -> None:
-    """Print what was fitted, how good it is, and what was written."""
-    out, report = given["out"], given["report"]
+    fit_function = getattr(tabular, f"fit_{fitting}".replace("data", "file"))
+    fitted: FittedFile = fit_function(source, given["target"] or "label", **options)
+    judged = _save(fitted, source, given)
     for sentence in fitted.notes:
         note(sentence)
     if given["as_json"]:
@@ -210,37 +204,6 @@ def _print_fitted(fitted: "FittedFile", judged: "Evaluation | None", source: str
         say(" ".join(filter(None, [fitted.model.explain(), "The model was not evaluated: no rows were held out."])))
     written = f"Wrote {out}" + (f" and {report}" if report else "")
     say(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv")
-
-
-def _fit_calls(calls: str, given: Mapping[str, Any]) -> None:
-    """Fit a cascade, write it, and print what it costs on rows held out."""
-    services, out = read_services(given["service"]), given["out"]
-    if given["mistake"] is None and given["budget"] is None:
-        raise InputError(
-            "--calls needs --mistake, the cost of a mistake, or --budget, the mean amount to spend per row."
-        )
-    check_new_model(out, given["force"])
-    from demur.deploy import save
-    from demur.tabular import evaluate_calls, fit_calls
-
-    files = ("test", "holdout", "group_split", "time_split", "delimiter", "decimal", "seed")
-    options = {name: given[name] for name in (*files, "human", "mistake", "budget")}
-    fitted = fit_calls(calls, given["target"], services, **options)
-    save(fitted.model, out, overwrite=given["force"])
-    held_out = fitted.held_out
-    judged = None if held_out is None else evaluate_calls(fitted.model, held_out, where=fitted.where)
-    for sentence in fitted.notes:
-        note(sentence)
-    if given["as_json"]:
-        found = {"folder": str(out), "seconds": fitted.seconds, "notes": fitted.notes, **fitted.model.facts}
-        print_json({**found, "evaluation": None if judged is None else judged.to_json()})
-        return
-    facts = fitted.model.facts
-    say(f"{calls}: a cascade from {facts['rows']:,} rows of {len(facts['classes']):,} classes, {fitted.seconds:.1f} s.")
-    say(f"  {fitted.model.explain()}")
-    if judged is not None:
-        print_calls(judged, f"of {given['test']}" if given["test"] else "held out")
-    say(f"Wrote {out}. Next: demur predict {out} NEW.csv --out next_calls.csv")
 
 
 def _check(given: Mapping[str, Any]) -> None:
@@ -264,32 +227,36 @@ def _check(given: Mapping[str, Any]) -> None:
 
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of ``FitOptions`` that the command line gives."""
-    names = ("labels", "test", "holdout", "group_split", "delimiter", "decimal", "seed")
+    """Return what the fitting function takes of the options: fields of ``FitOptions``, and some of its own."""
+    names = ["test", "holdout", "group_split", "time_split", "delimiter", "decimal", "seed"]
+    if given["calls"] is not None:
+        options = {name: given[name] for name in (*names, "human", "mistake", "budget")}
+        return options | {"services": read_services(given["service"])}
+    names += ["labels", "risk_group", "dayfirst"]
+    if given["answers"] is not None:
+        names += ["answer", "confidence"]
+    elif given["proba"] is not None:
+        names += ["all_classes"]
+    else:
+        names += ["out_of_scope", "out_of_scope_share"]
     options = {name: given[name] for name in names}
+    options |= {name: given[name] or () for name in ("keep", "drop", "text")}
+    options["units"] = not given["no_units"]
     options["cost"] = 0.2 if given["cost"] is None else given["cost"]
-    options |= {"keep": given["keep"] or (), "drop": given["drop"] or ()}
     options["rule"] = rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta")))
     if given["cost_matrix"] is not None:
         from demur.tabular.fitting import read_cost_matrix
 
         options["rule"] = partial(read_cost_matrix, given["cost_matrix"])
     if given["proba"] is not None:
-        calibration = None if given["calibration"] == "none" else given["calibration"] or "auto"
-        options |= {"kind": given["proba_kind"], "all_classes": given["all_classes"]}
-        return options | {"calibration": calibration}
-    options |= {name: given[name] for name in ("risk_group", "time_split", "dayfirst")}
-    if given["answers"] is not None:
-        return options | {name: given[name] for name in ("answer", "confidence")}
+        calibration = given["calibration"] or "auto"
+        return options | {"kind": given["proba_kind"], "calibration": None if calibration == "none" else calibration}
     limits = read_limits(given["capacity"]) if given["capacity"] else {}
     return options | {
         "model": given["model"] or "auto",
-        "text": given["text"] or (),
-        "out_of_scope": given["out_of_scope"],
-        "out_of_scope_share": given["out_of_scope_share"],
         "novelty": _novelty_rate(given["novelty"]),
         "time_budget": given["time_budget"] or None,
-        "verbose": int(is_watched()),
+        "verbose": is_watched(),
         "experts": read_expert_options(given["expert"]) if given["expert"] else None,
         "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
     }
@@ -318,22 +285,20 @@ def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, 
     return None if max_risk is None else RiskControl(max_risk, delta)
 
 
-def _save(
-    fitted: "FittedFile", out: Path, report: Path | None, *, title: str, data: str, force: bool
-) -> "Evaluation | None":
+def _save(fitted: "FittedFile", data: str, given: Mapping[str, Any]) -> "Evaluation | CallsEvaluation | None":
     """Evaluate the model, write it, and a report where one is wanted."""
     from demur.deploy import Reference, save
+    from demur.tabular import Evaluation, write_report
 
-    if report is not None and fitted.held_out is None:
+    model, report, judged = fitted.model, given["report"], fitted.evaluate()
+    if report is not None and judged is None:
         raise InputError(f"{data} has too few rows to hold some out for --report: give --test.")
-    judged = fitted.evaluate()
-    if judged is not None:
-        reference = Reference.of_evaluation(judged, is_probability=fitted.model.has_proba)
-        fitted.model.facts["held_out"] = {"rows": judged.n_rows, **judged.to_json()["figures"]}
-        fitted.model.facts["reference"] = reference.to_json()  # what demur monitor compares with
-    save(fitted.model, out, overwrite=force)
-    if report is not None and judged is not None:
-        from demur.tabular import write_report
-
-        write_report(judged, report, title=title, made=about(fitted.model, data), overwrite=force)
+    if isinstance(judged, Evaluation):
+        model.facts["held_out"] = {"rows": judged.n_rows, **judged.to_json()["figures"]}
+        # What demur monitor compares with.
+        model.facts["reference"] = Reference.of_evaluation(judged, is_probability=model.has_proba).to_json()
+    save(model, given["out"], overwrite=given["force"])
+    if report is not None and isinstance(judged, Evaluation):
+        title = f"{model.target} from {data}"
+        write_report(judged, report, title=title, made=about(model, data), overwrite=given["force"])
     return judged

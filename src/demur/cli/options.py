@@ -10,38 +10,6 @@ import typer
 from demur.cli.console import share
 from demur.errors import InputError
 
-__all__ = [
-    "COMPUTING",
-    "DATA",
-    "DECISION",
-    "MODEL",
-    "OUTPUT",
-    "VALIDATION",
-    "AllowExtra",
-    "AsJson",
-    "Cost",
-    "Coverage",
-    "DayFirst",
-    "DecimalSign",
-    "Delimiter",
-    "Delta",
-    "Drop",
-    "Force",
-    "Labels",
-    "MaxRisk",
-    "ModelFolder",
-    "OtherCost",
-    "OutFolder",
-    "Prices",
-    "Report",
-    "TimeBudget",
-    "panel",
-    "read_expert_options",
-    "read_limits",
-    "read_prices",
-    "read_services",
-]
-
 
 def panel(name: str) -> Callable[..., Any]:
     """Return a function that declares an option in a panel of the help."""
@@ -59,26 +27,9 @@ Report = Annotated[Path | None, OUTPUT(help="HTML report to write.")]
 Force = Annotated[bool, OUTPUT("--force", help="Replace an existing model or file.")]
 AsJson = Annotated[bool, OUTPUT("--json", help="Print JSON.")]
 
-Cost = Annotated[
-    float | None,
-    DECISION(
-        "--cost",
-        "-c",
-        help="Cost of declining; a mistake costs 1.",
-        show_default="0.2",
-        callback=share(zero=True),
-    ),
-]
-OtherCost = Annotated[
-    float | None,
-    DECISION(
-        "--cost",
-        "-c",
-        help="Another cost of declining; no refit.",
-        show_default="the model's",
-        callback=share(zero=True),
-    ),
-]
+_COST = partial(DECISION, "--cost", "-c", callback=share(zero=True))
+Cost = Annotated[float | None, _COST(help="Cost of declining; a mistake costs 1.", show_default="0.2")]
+OtherCost = Annotated[float | None, _COST(help="Another cost of declining; no refit.", show_default="the model's")]
 Prices = Annotated[
     list[str] | None,
     DECISION(metavar="NAME=PRICE", help="Price of an expert (repeatable).", show_default="the model's"),
@@ -171,8 +122,7 @@ def _pairs(
     for text in texts or ():
         name, equals, rest = (part.strip() for part in text.partition("="))
         if not equals or not name or name in names:
-            whom = "service" if option == "--service" else "expert"
-            raise InputError(f"{option} must be {form}, once for each {whom}, got {text!r}.")
+            raise InputError(f"{option} must be {form}, once for each name, got {text!r}.")
         names.add(name)
         yield name, rest
 

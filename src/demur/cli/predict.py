@@ -1,8 +1,6 @@
 """``demur predict``: decisions for new rows."""
 
-import functools
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,9 +21,6 @@ from demur.cli.options import (
     read_limits,
     read_prices,
 )
-from demur.errors import InputError
-
-__all__ = ["predict"]
 
 NewRows = Annotated[str, typer.Argument(help="Table of new rows, folder of Parquet files, or - for stdin.")]
 Output = Annotated[str, OUTPUT("--out", "-o", help="File to write (.csv, .tsv, .parquet, .arrow), or - for stdout.")]
@@ -43,7 +38,6 @@ SpreadsheetSafe = Annotated[
     bool, OUTPUT("--spreadsheet-safe", help="Put an apostrophe in front of cells that look like formulas.")
 ]
 ChunkRows = Annotated[int, COMPUTING(min=1, help="Rows to process at a time.")]
-Scheduler = Annotated[str | None, COMPUTING(help="Process a folder on Dask: address of a scheduler, or local:N.")]
 
 
 def predict(
@@ -64,7 +58,6 @@ def predict(
     spreadsheet_safe: SpreadsheetSafe = False,
     force: Force = False,
     chunk_rows: ChunkRows = 65_536,
-    scheduler: Scheduler = None,
 ) -> None:
     """Decide for each row of a table, and write the decisions in the same order.
 
@@ -79,7 +72,7 @@ def predict(
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
-    from demur.tabular import DecideOptions, decide_file, decide_folder
+    from demur.tabular import DecideOptions, decide_file
     from demur.workers import progress_bar
 
     options = DecideOptions(
@@ -96,24 +89,10 @@ def predict(
         dayfirst=dayfirst,
     )
     fitted = load_table_model(model, cascades=True)
-    if scheduler is not None:
-        limits = {**fitted.experts.limits, **(options.capacity or {})}.values()
-        whole = review_budget is not None or spreadsheet_safe or any(limit is not None for limit in limits)
-        if whole or out == "-" or not Path(data).is_dir():
-            raise InputError(
-                "--scheduler decides the files of a folder separately: give a folder of Parquet files and --out, leave "
-                "out --review-budget and --spreadsheet-safe, and lift limits of experts with --capacity NAME=none."
-            )
-    unit = "rows" if scheduler is None else "files"
-    with progress_bar(unit, None) if is_watched() else nullcontext(lambda steps: None) as progress:
-        if scheduler is None:
-            total = decide_file(
-                fitted, data, out, options, overwrite=force, spreadsheet_safe=spreadsheet_safe, progress=progress
-            )
-        else:
-            load = functools.partial(load_table_model, str(model.resolve()), cascades=True)
-            places = Path(data).resolve(), Path(out).resolve()
-            total = decide_folder(load, *places, options, scheduler=scheduler, overwrite=force, progress=progress)
+    with progress_bar("rows", None) if is_watched() else nullcontext(lambda steps: None) as progress:
+        total = decide_file(
+            fitted, data, out, options, overwrite=force, spreadsheet_safe=spreadsheet_safe, progress=progress
+        )
     share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""
     what = "to ask" if "decision" in fitted.answer_columns() else "for experts" if fitted.asks_experts else "declined"
     where = "" if out == "-" else f" to {out}"

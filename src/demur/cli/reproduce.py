@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from demur.paper.records import Record
     from demur.paper.trials import TrialJob
 
-__all__ = ["reproduce"]
-
 EXPERIMENT = panel("Experiment")
 
 Which = Annotated[str, typer.Argument(help="synthetic, benchmark, all (these two) or modern (every loss).")]

@@ -24,8 +24,6 @@ from demur.cli.options import (
 )
 from demur.errors import InputError
 
-__all__ = ["wrap"]
-
 
 def wrap(
     model: Annotated[Path, typer.Argument(help="Folder of a fitted classifier or pipeline, from demur.save.")],
@@ -55,8 +53,6 @@ def wrap(
     """
     check_new_model(out, force)
     rule = rule_of(cost, coverage, max_risk, delta)
-    if rule is not None and not calibrate:
-        raise InputError("--coverage and --max-risk need labelled rows: give --calibrate and a table with labels.")
     from demur.columns import Schema
     from demur.deploy import load, save
     from demur.tabular import TableModel, open_table
@@ -67,9 +63,7 @@ def wrap(
     with open_table(data, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
         table = reader.read()
     named = target if target in table.column_names else None
-    schema = replace(
-        Schema.from_frame(table, target=named, drop=drop or ()), decimal=reader.decimal or ".", dayfirst=reader.dayfirst
-    )
+    schema = replace(Schema.from_frame(table, target=named, drop=drop or ()), **reader.notation)
     wrapped = TableModel.wrap(
         estimator, schema, target=target, cost=cost, rule=rule, calibrate=table if calibrate else None
     )

@@ -1,7 +1,7 @@
 """Data frames, arrays and lists of rows as Arrow tables, and the error for tables that cannot be read."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ __all__ = [
     "TableWarning",
     "Values",
     "as_table",
+    "check_columns",
     "check_names",
     "did_you_mean",
     "listed",
@@ -90,6 +91,21 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     by_lower = {known.lower(): known for known in names}
     near = get_close_matches(name.lower().strip(), by_lower, n=1)
     return f", did you mean {shown(by_lower[near[0]])}?" if near else ""
+
+
+def check_columns(names: Iterable[str], columns: Collection[str], where: str, use: str = "") -> None:
+    """Refuse names that are no columns of a table, and suggest similar ones.
+
+    Examples
+    --------
+    >>> check_columns(["clas"], ["size", "class"], "pets.csv", " to predict")
+    Traceback (most recent call last):
+    demur.columns.frames.TableError: there is no column 'clas' to predict, did you mean 'class'?: pets.csv has 'size'...
+    """
+    for name in names:
+        if name not in columns:
+            hint = did_you_mean(name, columns)
+            raise TableError(f"there is no column {shown(name)}{use}{hint}: {where} has {listed(columns)}")
 
 
 def plain_array(values: Values) -> Values:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from demur.array_types import AnyArray, Features
-from demur.columns.frames import TableError, Values, as_table, did_you_mean, listed, plain_array, shown
+from demur.array_types import AnyArray, ByName, Features
+from demur.columns.frames import TableError, Values, as_table, check_columns, listed, plain_array, shown
 
 __all__ = ["LARGEST", "Column", "Kind", "Schema", "as_type", "kind_of_type", "no_such_value", "type_in_words"]
 
@@ -193,6 +193,8 @@ class Schema:
         The decimal sign of the CSV file that the table came from.
     dayfirst : bool or None
         Whether dates such as 1.2.2024 in it begin with the day; None if there were none.
+    numbers : dict of str to tuple of str
+        The columns of that file with numbers such as 1.234,50 or 20 %, and their notation.
 
     Examples
     --------
@@ -213,6 +215,30 @@ class Schema:
     remarks: Mapping[str, str] = field(default_factory=dict)
     decimal: str = "."
     dayfirst: bool | None = None
+    numbers: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
+        """Use all columns of a table as features, even those that look useless.
+
+        Parameters
+        ----------
+        frame : pandas or polars DataFrame, pyarrow.Table, or array
+            Some rows as a model takes them. The more rows, the more values of its categories are known.
+        target : str, optional
+            The column with the labels, which is not a feature.
+        drop : names
+            Columns to leave out.
+
+        Examples
+        --------
+        >>> Schema.from_frame(pa.table({"id": [1, 2, 3], "pet": ["cat", "dog", "cat"]})).names
+        ('id', 'pet')
+        >>> Schema.learn(pa.table({"id": [1, 2, 3], "pet": ["cat", "dog", "cat"]})).names
+        ('pet',)
+        """
+        table = as_table(frame)
+        return cls.learn(table, target=target, keep=table.column_names, drop=drop)
 
     @classmethod
     def learn(
@@ -243,47 +269,9 @@ class Schema:
         TableError
             If a named column does not exist, there are no rows, or no column is left to learn from.
         """
-        there = table.column_names
-        for name in {*([] if target is None else [target]), *keep, *drop, *text} - {*there}:
-            raise TableError(
-                f"there is no column {shown(name)} in the table{did_you_mean(name, there)}: {listed(there)}"
-            )
+        check_columns([*([] if target is None else [target]), *keep, *drop, *text], table.column_names, "the table")
         if not table.num_rows:
             raise TableError("the table has no rows: give at least one")
-        return cls._of(table, target, keep, drop, text)
-
-    @classmethod
-    def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
-        """Use all columns of a table as features, even those that look useless.
-
-        Parameters
-        ----------
-        frame : pandas or polars DataFrame, pyarrow.Table, or array
-            Some rows as a model takes them. The more rows, the more values of its categories are known.
-        target : str, optional
-            The column with the labels, which is not a feature.
-        drop : names
-            Columns to leave out.
-
-        Examples
-        --------
-        >>> Schema.from_frame(pa.table({"id": [1, 2, 3], "pet": ["cat", "dog", "cat"]})).names
-        ('id', 'pet')
-        >>> Schema.learn(pa.table({"id": [1, 2, 3], "pet": ["cat", "dog", "cat"]})).names
-        ('pet',)
-        """
-        table = as_table(frame)
-        return cls._of(table, target, table.column_names, drop)
-
-    @classmethod
-    def _of(
-        cls,
-        table: pa.Table,
-        target: str | None,
-        keep: Collection[str],
-        drop: Collection[str],
-        text: Collection[str] = (),
-    ) -> Self:
         columns: list[Column] = []
         aside: dict[str, str] = {}
         remarks: dict[str, str] = {}
@@ -309,15 +297,11 @@ class Schema:
             raise TableError(f"no column is left to learn from{reasons}: give at least one that differs between rows")
         return cls(tuple(columns), target, aside, remarks)
 
-    def without(self, name: str) -> Self:
-        """Return the schema without one of its columns, if it has it.
-
-        Examples
-        --------
-        >>> Schema((Column("size", "number"), Column("pet", "category"))).without("pet").names
-        ('size',)
-        """
-        return replace(self, columns=tuple(column for column in self.columns if column.name != name))
+    def notation_with(self, given: Mapping[str, object]) -> ByName:
+        """Return how the file was written that the table came from, with other options where they are given."""
+        # A model that was saved before this field existed does not have it.
+        own = {"decimal": self.decimal, "dayfirst": self.dayfirst, "numbers": getattr(self, "numbers", {})}
+        return own | {name: value for name, value in given.items() if value is not None}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -391,8 +375,10 @@ class Schema:
         if extra and strict:
             problems.append(f"extra {listed(extra)} (--allow-extra accepts extra columns)")
         if problems:
-            found = "; ".join(problems[:5])
-            raise TableError(f"{where} does not have the columns that the model was fitted on: {found}")
+            raise TableError(
+                f"{where} does not have the columns that the model was fitted on: {'; '.join(problems[:5])}: give a "
+                "table with these columns, or fit the model again on the columns that you have"
+            )
 
     def encode(
         self, table: pa.Table | pa.RecordBatch, *, where: str = "the table", unseen: float = np.nan

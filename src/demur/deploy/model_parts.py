@@ -243,17 +243,17 @@ def load(data: bytes) -> Any:
 def _skops() -> Any:
     """Import skops, which imports every module of scikit-learn to list its estimators.
 
-    One of these modules has no estimator but imports torch, which takes a second; it counts as missing for a moment.
+    Some of these modules have no estimator but import torch, Dask or pytest, which takes a second; these imports count
+    as failed for a moment.
     """
-    slow = "sklearn.externals.array_api_compat.torch"
-    hidden = slow not in sys.modules
-    if hidden:
-        sys.modules[slow] = None  # type: ignore[assignment] # so that importing it is an ImportError
+    compat = "sklearn.externals.array_api_compat"
+    slow = [name for name in (f"{compat}.torch", f"{compat}.dask", "pytest") if name not in sys.modules]
+    sys.modules |= dict.fromkeys(slow)  # type: ignore[arg-type] # so that importing it is an ImportError
     try:
         import skops.io  # type: ignore[import-untyped]
     finally:
-        if hidden:
-            del sys.modules[slow]
+        for name in slow:
+            del sys.modules[name]
     return skops.io
 
 

@@ -97,7 +97,7 @@ class MonitoredTables:
         is_stream = data == "-" or not (path.is_file() or path.is_dir())
         digests = {0: ""} if is_stream else _file_digests(path, self.monitor().sources)
         position, first, n_known, monitor = -1, 0, 0, None
-        with open_table(data, delimiter=delimiter, decimal=schema.decimal, dayfirst=schema.dayfirst) as reader:
+        with open_table(data, delimiter=delimiter, **schema.notation_with({})) as reader:
             schema.check(reader.columns, strict=strict, where=reader.name)
             types = {name: kind or pa.string() for name, kind in reader.columns.items()} | schema.arrow_types()
             copied = [] if to_review is None else [name for name in reader.columns if name != self.model.target]

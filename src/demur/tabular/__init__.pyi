@@ -1,6 +1,5 @@
 from .calls import CallsEvaluation as CallsEvaluation
 from .calls import CallsModel as CallsModel
-from .calls import FittedCalls as FittedCalls
 from .calls import Payment as Payment
 from .calls import ServiceColumns as ServiceColumns
 from .calls import evaluate_calls as evaluate_calls
@@ -8,7 +7,6 @@ from .calls import fit_calls as fit_calls
 from .decide_files import Decided as Decided
 from .decide_files import DecideOptions as DecideOptions
 from .decide_files import decide_file as decide_file
-from .decide_files import decide_folder as decide_folder
 from .evaluation import Case as Case
 from .evaluation import Evaluation as Evaluation
 from .evaluation import evaluate_table as evaluate_table

@@ -1,7 +1,6 @@
 """NumPy's .npy and .npz files as tables: a column for each one-dimensional array and for each column of a matrix."""
 
 import io
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Self
@@ -94,8 +93,6 @@ def arrays_of(stream: BinaryIO, name: str) -> dict[str, AnyArray | str]:
     if isinstance(stream, io.BufferedReader) and isinstance(path, str) and stream.peek(1)[:1] != b"P":
         return {"": path}
     content = io.BytesIO(stream.read())
-    if zipfile.is_zipfile(content) and not all(one.endswith(".npy") for one in zipfile.ZipFile(content).namelist()):
-        raise TableError(f"{name} looks like a zip archive or an Excel workbook: save it as CSV, Parquet or Arrow")
     content.seek(0)
     found = np.load(content, allow_pickle=False)
     return {"": found} if isinstance(found, np.ndarray) else {key: found[key] for key in found.files}

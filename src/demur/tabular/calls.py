@@ -10,26 +10,25 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from demur.array_types import ByName
-from demur.columns.frames import TableError, as_table, did_you_mean, listed, shown
+from demur.columns.frames import TableError, as_table, check_columns, listed, shown
 from demur.columns.schema import Column, Schema
 from demur.deferral.cascade import HUMAN, Cascade, CascadeRun
 from demur.errors import InputError
 from demur.metrics import Interval, mean_interval, proportion_interval
 from demur.tabular.evaluation_figures import counted, four_digits, json_ready, percent
 from demur.tabular.expert_columns import given_answers, read_answers
-from demur.tabular.fitting import FitOptions, TrainingFile
+from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
 from demur.tabular.table_files import (
     LabelledTable,
     Source,
     as_column,
     check_classes,
     label_type,
-    source_name,
     writable_type,
 )
 from demur.tabular.table_model import CALL_COLUMNS, TableModel
 
-__all__ = ["CallsEvaluation", "CallsModel", "FittedCalls", "Payment", "ServiceColumns", "evaluate_calls", "fit_calls"]
+__all__ = ["CallsEvaluation", "CallsModel", "Payment", "ServiceColumns", "evaluate_calls", "fit_calls"]
 
 _EVERYBODY, _CASCADE = "everybody", "cascade"
 _MOST_VALUES = 64
@@ -169,17 +168,6 @@ class CallsModel(TableModel):
         return said, sure, paid
 
 
-@dataclass(frozen=True, eq=False)
-class FittedCalls:
-    """The result of :func:`fit_calls`: the fields are those of :class:`FittedFile`."""
-
-    model: CallsModel
-    held_out: pa.Table | None
-    where: str
-    seconds: float
-    notes: tuple[str, ...]
-
-
 def fit_calls(
     path: Source,
     target: str,
@@ -189,7 +177,7 @@ def fit_calls(
     mistake: float | None = None,
     budget: float | None = None,
     **options: Any,
-) -> FittedCalls:
+) -> FittedFile:
     r"""Fit a cascade on a file with the answers, confidences and prices of several services.
 
     Rows that not every service has answered are left out.
@@ -220,7 +208,7 @@ def fit_calls(
     """
     started = time.perf_counter()
     if (mistake is None) == (budget is None):
-        raise InputError("give either mistake, the cost of a mistake, or budget, the amount to spend per row.")
+        raise InputError("give either mistake (--mistake), the cost of a mistake, or budget, the mean to spend.")
     file = TrainingFile.read(path, target, FitOptions(**options))
     data, columns = file.data, {name: ServiceColumns(*one) for name, one in services.items()}
     schema = _schema(file, columns)
@@ -233,25 +221,29 @@ def fit_calls(
     kind = writable_type(data.classes, label_type(data.rows[target], target))
     model = CallsModel(schema, cascade, label_type=kind, services=columns)
     said, sure, _ = model.calls(own.rows, data.name)
-    whole = np.asarray(given_answers(said).all(axis=1))
-    if not whole.any():
-        raise TableError(f"no row of {data.name} has an answer of every service: ask all services about some rows")
+    whole = _answered_by_all(said, data.name)
     check_classes(own.labels[whole], target)
     cascade.fit(said[whole], sure[whole], own.labels[whole])
     cascade.run(said[whole][:1], sure[whole][:1])  # refuses a budget that buys nothing
     model.facts.update(
         {
             "model": _CASCADE,
-            "model_in_words": model.explain(),
+            "model_in_words": f"a cascade (a{model.explain()[1:-1]})",
             "rows": int(whole.sum()),
             "classes": {name: int((own.labels[whole] == name).sum()) for name in cascade.classes_.tolist()},
             "rows_without_label": data.n_unlabelled,
             "prices": prices,
         }
     )
-    where = data.name if file.spec.test is None else source_name(file.spec.test)
-    notes = _notes(said, whole, cascade)
-    return FittedCalls(model, held_out, where, time.perf_counter() - started, tuple(notes))
+    return file.fitted(model, held_out, started, _notes(said, whole, cascade))
+
+
+def _answered_by_all(said: NDArray[np.object_], where: str) -> NDArray[np.bool_]:
+    """Return which rows have an answer of every service."""
+    whole = np.asarray(given_answers(said).all(axis=1))
+    if not whole.any():
+        raise TableError(f"no row of {where} has an answer of every service: ask all services about some rows")
+    return whole
 
 
 def _schema(file: TrainingFile, services: Mapping[str, ServiceColumns]) -> Schema:
@@ -260,9 +252,7 @@ def _schema(file: TrainingFile, services: Mapping[str, ServiceColumns]) -> Schem
     taken = {target: "it is the target"}
     for name, one in services.items():
         for column in (one.answer, *one.numbers):
-            if column not in header:
-                problem = f"there is no column {shown(column)} for the service {shown(name)}"
-                raise TableError(f"{problem}{did_you_mean(column, header)}: {file.data.name} has {listed(header)}")
+            check_columns([column], header, file.data.name, f" for the service {shown(name)}")
             if column in taken:
                 raise TableError(f"column {shown(column)} cannot be used for {shown(name)}: {taken[column]}")
             taken[column] = f"it is a column of {shown(name)}"
@@ -307,8 +297,10 @@ class Payment:
     ----------
     name : str
         "cascade", a service, "everybody" or "human".
-    error, spent : Interval
-        The share of wrong answers, and the mean price.
+    error : Interval
+        The share of wrong answers.
+    spent : float
+        The mean price.
     cost : Interval or None
         The mean price plus the cost of mistakes; None where a mistake has no cost.
     asked : float
@@ -317,7 +309,7 @@ class Payment:
 
     name: str
     error: Interval
-    spent: Interval
+    spent: float
     cost: Interval | None
     asked: float
 
@@ -344,16 +336,12 @@ class CallsEvaluation:
         left = counted(self.n_left_out, "row is", "rows are")
         more = [f"{left} left out: not every service has answered."] if self.n_left_out else []
         services = [one for one in others if one.name != _EVERYBODY and (first.cost or one.name != HUMAN)]
-        error, spent = percent(first.error.estimate), four_digits(first.spent.estimate)
-        if first.cost is None:
-            best = min(services, key=lambda one: one.error.estimate)
-            words = f"{percent(best.error.estimate)} errors for {four_digits(best.spent.estimate)}"
-            return [f"The cascade makes {error} errors for {spent} per row; {best.name} alone makes {words}.", *more]
-        best = min(services, key=lambda one: one.cost.estimate if one.cost else 0.0)
-        assert best.cost is not None
-        words = f"{four_digits(first.cost.estimate)} per row, mistakes included ({error} errors, {spent} spent)"
-        alone = f"the cheapest alternative, {best.name} alone, costs {four_digits(best.cost.estimate)}"
-        return [f"The cascade costs {words}; {alone}.", *more]
+        best = min(services, key=lambda one: (one.cost or one.error).estimate)
+        error, other = (f"{percent(one.error.estimate)} errors for {four_digits(one.spent)}" for one in (first, best))
+        if first.cost is None or best.cost is None:
+            return [f"The cascade makes {error} per row; {best.name} alone makes {other}.", *more]
+        paid, alone = four_digits(first.cost.estimate), four_digits(best.cost.estimate)
+        return [f"The cascade costs {paid} per row ({error}); {best.name} alone costs {alone} ({other}).", *more]
 
     def to_json(self) -> ByName:
         """Return every figure as plain numbers, strings, lists and dicts."""
@@ -376,9 +364,7 @@ def evaluate_calls(model: CallsModel, table: Any, *, where: str = "the table") -
     """
     data, cascade = LabelledTable.of(table, model.target, where), model.classifier
     said, sure, paid = model.calls(data.rows, where)
-    whole = given_answers(said).all(axis=1)
-    if not whole.any():
-        raise TableError(f"no row of {where} has an answer of every service: ask all services about some rows")
+    whole = _answered_by_all(said, where)
     said, sure, paid, labels = said[whole], sure[whole], paid[whole], data.labels[whole].astype(object)
     run: CascadeRun = cascade.run(said, sure)
     person, price = run.ask == HUMAN, cascade.human or 0.0
@@ -391,14 +377,11 @@ def evaluate_calls(model: CallsModel, table: Any, *, where: str = "the table") -
         ways[HUMAN] = nobody, nobody + price
     payments = []
     for name, (wrong, spent) in ways.items():
-        dearest = most if name == _CASCADE else float(spent.max())
-        error, amount = proportion_interval(int(wrong.sum()), len(wrong)), _mean(spent, dearest)
-        cost = amount if name == HUMAN else None
-        if cascade.mistake is None:
-            cost = None
-        elif name != HUMAN:
-            cost = _mean(spent + cascade.mistake * wrong, dearest + cascade.mistake)
-        payments.append(Payment(name, error, amount, cost, asked.get(name, 1.0)))
+        dearest, cost = most if name == _CASCADE else float(spent.max()), None
+        if cascade.mistake is not None:
+            cost = _mean(spent + cascade.mistake * wrong, dearest + cascade.mistake * (name != HUMAN))
+        error = proportion_interval(int(wrong.sum()), len(wrong))
+        payments.append(Payment(name, error, float(spent.mean()), cost, asked.get(name, 1.0)))
     return CallsEvaluation(len(labels), int((~whole).sum()), tuple(payments))
 
 

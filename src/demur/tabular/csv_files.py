@@ -18,9 +18,22 @@ import pyarrow.csv as pacsv
 from demur.columns.frames import TableError, TableWarning, Values, check_names, shown
 from demur.columns.schema import no_such_value
 
-__all__ = ["CsvContent", "Dialect", "column_of_text", "decimal_of", "order_of_dates", "sniff", "stream_of"]
+__all__ = [
+    "CsvContent",
+    "Dialect",
+    "Numbers",
+    "column_of_text",
+    "decimal_of",
+    "notation_of",
+    "order_of_dates",
+    "sniff",
+    "stream_of",
+]
 
 _Piece: TypeAlias = pa.Table | pa.RecordBatch
+
+Numbers: TypeAlias = tuple[str, str, str, str]
+"""How a column writes numbers: what comes before, the thousands separator, the decimal sign, and the unit after."""
 
 _HEAD = 1 << 22  # the header must end within these bytes
 _BLOCK = 1 << 21  # Arrow reads 32 blocks ahead, so this bounds the memory; a row must fit into one block
@@ -52,6 +65,8 @@ class CsvContent:
         The decimal sign. By default a comma is detected if the file is read whole and uses it consistently.
     dayfirst : bool, optional
         Whether dates such as 1.2.2024 begin with the day. By default this is detected in the same way.
+    numbers : dict of str to Numbers, optional
+        The columns with numbers such as 1.234,50 or 20 %. By default they are detected if the file is read whole.
     """
 
     def __init__(
@@ -62,12 +77,16 @@ class CsvContent:
         *,
         decimal: str | None = None,
         dayfirst: bool | None = None,
+        numbers: Mapping[str, Numbers] | None = None,
     ) -> None:
         if decimal not in (None, ".", ","):
             raise TableError(f"the decimal sign {shown(decimal)} is unknown: give , or .")
         text = stream_of(_utf8(blocks, name))
         head = text.read(_HEAD)
         self._dialect = sniff(head.decode(errors="ignore"), name, delimiter)
+        self.name, self.delimiter = name, self._dialect.delimiter
+        if self._dialect.unnamed:
+            self._remark(f"the first column has no name and is called {shown(INDEX)}; --keep {INDEX} uses it")
         size, names = self._dialect.header_bytes, self._dialect.names
         # A row of empty fields at the end: a quotation mark that is never closed swallows it.
         end = b"\n" + self._dialect.delimiter.join(['""'] * len(names)).encode() + b"\n"
@@ -75,19 +94,22 @@ class CsvContent:
         rows = stream_of(itertools.chain([head[size:]], iter(partial(text.read, self._block), b""), [end]))
         self._rows = _Blocks(_pieces(rows, self._block))
         self.columns: dict[str, pa.DataType | None] = dict.fromkeys(names)
-        self.name, self.decimal, self.dayfirst = name, decimal, dayfirst
+        self.decimal, self.dayfirst, self.numbers = decimal, dayfirst, numbers
 
     def read(self) -> pa.Table:
         """Return all rows, with types that fit them."""
         text = pa.Table.from_batches(self._batches(dict.fromkeys(self.columns, pa.string())))
-        table = _inferred(text, self.decimal)
+        table, given = _inferred(text, self.decimal), self.decimal
         kinds = dict(zip(table.column_names, table.schema.types, strict=True))
-        if self.decimal is None:
-            points = any(
-                pa.types.is_floating(kind) and pc.any(pc.match_substring(text[name], ".")).as_py()
-                for name, kind in kinds.items()
-            )
-            self.decimal, remark = decimal_of(_texts(table), points=points)
+        pointed = {
+            name: text[name].filter(pc.match_substring(text[name], "."))
+            for name, kind in kinds.items()
+            if pa.types.is_floating(kind) and given is None
+        }
+        doubtful = [name for name, cells in pointed.items() if _all_match(cells, _IN_GROUPS)]
+        if given is None:
+            points = any(len(cells) and name not in doubtful for name, cells in pointed.items())
+            self.decimal, remark = (".", "") if points else decimal_of(_texts(table))
             if self.decimal == ",":
                 table = _inferred(text, ",")
             self._remark(remark)
@@ -97,6 +119,18 @@ class CsvContent:
                 example = shown(codes[0].as_py().strip())
                 self._remark(f"column {shown(name)} holds codes such as {example}, so it is read as text")
                 table = _replaced(table, name, text[name])
+        if self.numbers is None:
+            self.numbers = {}
+            for name, values in _texts(table).items():
+                notation, remark = notation_of(values, name, self.decimal if self.decimal == "," else given, given)
+                self._remark(remark)
+                self.numbers |= {} if notation is None else {name: notation}
+            if self.decimal == "." and any(one[2] == "," for one in self.numbers.values()):
+                for name in doubtful:
+                    self._remark(_doubt(name, text[name][0].as_py()))
+                    table = _replaced(table, name, text[name])
+        for name in self.numbers.keys() & set(table.column_names):
+            table = _replaced(table, name, self._plain_numbers(name, text[name]))
         errors = pa.array(_SHEET_ERRORS)
         n_errors = sum(pc.sum(pc.is_in(column, errors), min_count=0).as_py() for column in text.columns)
         if n_errors:
@@ -121,15 +155,19 @@ class CsvContent:
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Return record batches with the columns as the types, each with the text of the copied columns."""
-        local_dates = [name for name, wanted in columns.items() if self.dayfirst is not None and _is_date(wanted)]
-        as_text = dict.fromkeys([*copied, *local_dates], pa.string())
+        local = [name for name, wanted in columns.items() if self.dayfirst is not None and _is_date(wanted)]
+        local += [name for name in self.numbers or () if name in columns]
+        as_text = dict.fromkeys([*copied, *local], pa.string())
         converted = [name for name in as_text if columns.get(name, pa.string()) != pa.string()]
         n_rows = 0
         for batch in self._batches({**columns, **as_text}):
             chunk = _tidy(batch.select(list(columns)))
             for name in converted:
+                if name in (self.numbers or ()) and pa.types.is_floating(columns[name]):
+                    chunk = _replaced(chunk, name, self._plain_numbers(name, batch[name], n_rows))
+                    continue
                 try:
-                    values = column_of_text(batch[name], columns[name], decimal=self.decimal, dayfirst=self.dayfirst)
+                    values = column_of_text(batch[name], self.decimal, self.dayfirst, columns[name])
                 except pa.ArrowException as error:
                     raise self._explained(error, columns, [name], n_rows) from error
                 moved = _moved_date(batch[name], values, self.dayfirst)
@@ -139,6 +177,19 @@ class CsvContent:
                 chunk = _replaced(chunk, name, values)
             n_rows += batch.num_rows
             yield chunk, batch.select(list(copied))
+
+    def _plain_numbers(self, name: str, text: Values, n_before: int = 0) -> Values:
+        """Return the numbers of a column in its notation; a cell in another one is an error."""
+        before, thousands, decimal, after = notation = (self.numbers or {})[name]
+        found = pc.struct_field(pc.extract_regex(text, _pattern(*notation)), "number")
+        odd = pc.and_(pc.is_null(found), pc.invert(pc.is_in(text, pa.array([None, *_MISSING]))))
+        position: int = pc.index(odd, value=True).as_py()
+        if position >= 0:
+            example = f"{before}1{thousands}234{decimal}5 {after}".rstrip()
+            place = self.name, name, text[position].as_py(), pa.float64(), n_before + position + 1
+            raise no_such_value(*place, f"write it as {example}, as in the table that the model was fitted on")
+        plain = pc.replace_substring(found, thousands, "") if thousands else found
+        return pc.cast(pc.replace_substring(plain, decimal, "."), pa.float64())
 
     def _batches(self, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
         """Return record batches with the columns in ``types``, without the empty row at the end."""
@@ -279,7 +330,7 @@ def _texts(table: pa.Table) -> dict[str, Values]:
 
 
 def column_of_text(
-    text: Values, wanted: pa.DataType | None = None, *, decimal: str | None = None, dayfirst: bool | None = None
+    text: Values, decimal: str | None = None, dayfirst: bool | None = None, wanted: pa.DataType | None = None
 ) -> Values:
     """Convert a column of text to a type, by default to the one that it would have in a CSV file.
 
@@ -344,44 +395,100 @@ _DAY = {True: r"^\s*(?P<day>\d{1,2})[./-]\d{1,2}[./-]", False: r"^\s*\d{1,2}[./-
 """The day of a date, by whether it comes first."""
 
 
-def decimal_of(columns: Mapping[str, Values], *, points: bool) -> tuple[str, str]:
+def decimal_of(columns: Mapping[str, Values]) -> tuple[str, str]:
     """Find the decimal sign of a file; return it with a remark for the user, or an empty one.
 
     Parameters
     ----------
     columns : dict of str to text
         The columns that do not hold numbers with a decimal point, without missing values.
-    points : bool
-        Whether other columns of the file hold numbers with a decimal point.
 
     Examples
     --------
-    >>> decimal_of({"x": pa.array(["1,5", "12"])}, points=False)
+    >>> decimal_of({"x": pa.array(["1,5", "12"])})
     (',', "numbers such as '1,5' are read with a decimal comma")
-    >>> decimal_of({"x": pa.array(["1,234"])}, points=False)
-    ('.', "'1,234' in column 'x' may be 1.234 or 1234, so it is read as text: pass --decimal , for 1.234")
+    >>> decimal_of({"x": pa.array(["1,234"])})
+    ('.', '')
     """
-    remark = ""
-    for name, text in columns.items():
-        with_comma = text.filter(pc.match_substring(text, ",")) if _all_match(text, _WITH_COMMA) else text[:0]
-        if not len(with_comma):
-            continue
-        sure = with_comma.filter(pc.match_substring_regex(with_comma, _SURELY_DECIMAL))
-        value = (sure if len(sure) else with_comma)[0].as_py().strip()
-        if points:
-            remark = (
-                f"column {shown(name)} holds {shown(value)} and other columns hold numbers with a decimal point, so it "
-                "is read as text: use one decimal sign"
-            )
-        elif len(sure):
-            return ",", f"numbers such as {shown(value)} are read with a decimal comma"
-        else:
-            point, plain = value.replace(",", "."), value.replace(",", "")
-            remark = (
-                f"{shown(value)} in column {shown(name)} may be {point} or {plain}, so it is read as text: pass "
-                f"--decimal , for {point}"
-            )
-    return ".", remark
+    for text in columns.values():
+        if _all_match(text, _WITH_COMMA):
+            sure = text.filter(pc.match_substring_regex(text, _SURELY_DECIMAL))
+            if len(sure):
+                return ",", f"numbers such as {shown(sure[0].as_py().strip())} are read with a decimal comma"
+    return ".", ""
+
+
+_IN_GROUPS = r"^\s*[-+]?[1-9]\d{0,2}(\.\d{3})+\s*$"  # 1.234, which may be a thousand
+_THOUSANDS = ("", ".", ",", " ", "\u00a0", "\u202f", "'")
+_UNIT = r"[%‰€$£¥]|°[CFK]?|\s[^\W\d][^\s\d]{0,7}|[^\W\d][^\s\d]{1,7}"  # a letter alone after a digit may be a code
+_WITH_UNIT = re.compile(rf"([$€£¥]?)\s*[-+]?\d[\d.,'\s]*({_UNIT})?")
+_SPACE = "[\\s\u00a0\u202f]*"
+
+
+def _pattern(before: str, thousands: str, decimal: str, after: str) -> str:
+    """Return the pattern of a number in a notation; a number does not begin with a zero, as codes do."""
+    whole = rf"[1-9]\d{{0,2}}(?:{re.escape(thousands)}\d{{3}})+|0|[1-9]\d*" if thousands else r"0|[1-9]\d*"
+    number = rf"(?P<number>[-+]?(?:{whole})(?:{re.escape(decimal)}\d+)?)"
+    return f"^{_SPACE}{re.escape(before)}{_SPACE}{number}{_SPACE}{re.escape(after)}{_SPACE}$"
+
+
+def notation_of(
+    text: Values, name: str, decimal: str | None = None, given: str | None = None
+) -> tuple[Numbers | None, str]:
+    """Find how a column of text writes numbers, if all its cells have the same notation and the same unit.
+
+    Parameters
+    ----------
+    text : text
+        Without missing values.
+    name : str
+        The column, for the remark.
+    decimal : {".", ","}, optional
+        The decimal sign of the file, if it is known.
+    given : {".", ","}, optional
+        The same, if the user has given it: then 1.234 is not ambiguous.
+
+    Returns
+    -------
+    tuple of Numbers or None, str
+        The notation, or None if these are no numbers or may be different ones; a remark, or an empty one.
+
+    Examples
+    --------
+    >>> notation_of(pa.array(["1.234,50 EUR", "7 EUR"]), "paid")[0]
+    ('', '.', ',', 'EUR')
+    >>> notation_of(pa.array(["1.234 kg", "2.500 kg"]), "mass")
+    (None, "'1.234 kg' in column 'mass' may be 1.234 or 1234, so it is read as text: pass --decimal , or .")
+    >>> notation_of(pa.array(["1.2.3", "12-34", "5 kg", "5 m"]), "code")
+    (None, '')
+    """
+    first = text[0].as_py().strip() if len(text) else ""
+    parts = _WITH_UNIT.fullmatch(first)
+    if parts is None:
+        return None, ""
+    before, after = parts[1], (parts[2] or "").strip()
+    found: list[Numbers] = []
+    for sign in (decimal,) if decimal else (".", ","):
+        ways = ((before, thousands, sign, after) for thousands in _THOUSANDS if thousands != sign)
+        found += itertools.islice((way for way in ways if _all_match(text, _pattern(*way))), 1)
+    if not found or found[0] == ("", "", ".", ""):
+        return None, ""
+    _, thousands, sign, _ = found[-1]
+    group = re.escape(thousands or sign)
+    sure = rf"{re.escape(sign)}\d+\D*$|{group}\d{{3}}{group}"
+    differs = len({way[1:3] for way in found}) > 1 and pc.any(pc.match_substring_regex(text, r"\d[.,]\d")).as_py()
+    grouped = thousands in (".", ",") and not given and not pc.any(pc.match_substring_regex(text, sure)).as_py()
+    if differs or grouped:
+        return None, _doubt(name, text.filter(pc.match_substring_regex(text, r"\d[.,]\d"))[0].as_py())
+    return found[0], f"column {shown(name)} holds {shown(first)}, read as a number; --no-units reads it as text"
+
+
+def _doubt(name: str, value: str) -> str:
+    """Return the remark on a number that may be two."""
+    digits = re.sub(r"[^\d.,]", "", value)
+    point, plain = re.sub("[.,]", ".", digits), re.sub("[.,]", "", digits)
+    problem = f"{shown(value.strip())} in column {shown(name)} may be {point} or {plain}, so it is read as text"
+    return f"{problem}: pass --decimal , or ."
 
 
 def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) -> tuple[bool | None, list[str], str]:
@@ -455,12 +562,18 @@ class Dialect:
         The names in the header, without white space around them.
     header_bytes : int
         The position of the first row, in UTF-8.
+    unnamed : bool
+        Whether the first column has no name, as the index that pandas writes.
     """
 
     delimiter: str
     names: tuple[str, ...]
     header_bytes: int
+    unnamed: bool = False
 
+
+INDEX = "index"
+"""The name of a first column without one."""
 
 _DELIMITERS = ",;\t|"
 _SNIFFED_ROWS = 200
@@ -483,7 +596,7 @@ def sniff(head: str, name: str, delimiter: str | None = None) -> Dialect:
     Examples
     --------
     >>> sniff("a;b\n1,5;2,5\n", "data.csv")
-    Dialect(delimiter=';', names=('a', 'b'), header_bytes=4)
+    Dialect(delimiter=';', names=('a', 'b'), header_bytes=4, unnamed=False)
     >>> sniff("a,a\n1,2\n", "data.csv")
     Traceback (most recent call last):
     demur.columns.frames.TableError: data.csv has more than one column named 'a': give each column its own name
@@ -503,8 +616,10 @@ def sniff(head: str, name: str, delimiter: str | None = None) -> Dialect:
         problem = f"{name} has no header, or a quotation mark in it is never closed"
         raise TableError(f"{problem}: the first line must name the columns") from error
     names = tuple(column.strip() for column in header)
+    unnamed = len(names) > 1 and not names[0] and INDEX not in names
+    names = (INDEX, *names[1:]) if unnamed else names
     check_names(names, name)
-    return Dialect(delimiter, names, len(head[: lines.tell()].encode()))
+    return Dialect(delimiter, names, len(head[: lines.tell()].encode()), unnamed)
 
 
 def _most_regular(head: str) -> str:

@@ -1,4 +1,4 @@
-"""Decide for the rows of a file in chunks, or for a folder of files on a Dask cluster."""
+"""Decide for the rows of a file in chunks."""
 
 import os
 import shutil
@@ -17,17 +17,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from demur.array_types import ByName
-from demur.columns.frames import TableError, listed, shown
+from demur.columns.frames import TableError, check_columns
 from demur.deferral import Capacity
 from demur.rules import Decision
 from demur.tabular.review_queue import rows_to_review, savings
-from demur.tabular.table_files import ParquetFolder, Source, TableReader, open_raw, open_table, source_name
+from demur.tabular.table_files import Source, TableReader, open_raw, open_table, source_name
 from demur.tabular.table_model import TableModel, is_rejected
 from demur.tabular.table_writer import TableWriter
-from demur.whole_file import move_into_place, part_of
-from demur.workers import connect_dask, optional_dask
 
-__all__ = ["DecideOptions", "Decided", "decide_file", "decide_folder"]
+__all__ = ["DecideOptions", "Decided", "decide_file"]
 
 _Chunk = TypeVar("_Chunk")
 _Answer = TypeVar("_Answer")
@@ -108,6 +106,8 @@ def decide_file(
 ) -> Decided:
     r"""Read rows, decide for each, and write the answers in the same order, in bounded memory.
 
+    A CSV file is written with the delimiter of the one that is read.
+
     Nothing is written unless the columns are those that the model was fitted on, and the file appears under its name
     only when it is complete.
 
@@ -139,24 +139,29 @@ def decide_file(
     'name,prediction,rejected,confidence,first_choice,second_choice,reason'
     """
     options = options or DecideOptions()
-    inputs = [] if str(source) == "-" or hasattr(source, "read") else [str(source)]
+    inputs = [] if hasattr(source, "read") else [str(source)]
     writer = TableWriter(target, overwrite=overwrite, inputs=inputs, spreadsheet_safe=spreadsheet_safe)
     limits = _limits(model, options)
-    decimal = model.schema.decimal if options.decimal is None else options.decimal
-    dayfirst = model.schema.dayfirst if options.dayfirst is None else options.dayfirst
+    notation = model.schema.notation_with({"decimal": options.decimal, "dayfirst": options.dayfirst})
     with ExitStack() as stack:
         if options.review_budget is not None or limits:
             source = _to_be_read_twice(source, stack)
 
         def opened() -> TableReader:
-            reader = open_table(source, delimiter=options.delimiter, decimal=decimal, dayfirst=dayfirst)
-            return stack.enter_context(reader)
+            return stack.enter_context(open_table(source, delimiter=options.delimiter, **notation))
 
-        reader, plan = opened(), None
-        kept = _checked(model, reader, options)
+        reader, plan = opened(), _Plan()
+        kept, rows, rejected = _checked(model, reader, options), 0, 0
         if options.review_budget is not None or limits:
             plan, reader = _plan(model, reader, options, limits), opened()
-        return _decide(model, reader, writer, kept, options, plan, progress)
+        writer.delimiter = reader.delimiter
+        stack.enter_context(writer)
+        for batch in _decided(model, reader, kept, options, plan):
+            writer.write(batch)
+            rows += batch.num_rows
+            rejected += pc.sum(is_rejected(batch)).as_py()
+            progress(batch.num_rows)
+    return Decided(rows, rejected)
 
 
 def _limits(model: TableModel, options: DecideOptions) -> dict[str, float]:
@@ -209,9 +214,7 @@ def _checked(model: TableModel, reader: TableReader, options: DecideOptions) -> 
     """Refuse a table or options that are not for this model; return the names of the columns to keep."""
     model.schema.check(reader.columns, strict=options.strict, where=reader.name)
     names = list(reader.columns) if options.keep is None else list(dict.fromkeys(options.keep))
-    missing = [name for name in names if name not in reader.columns]
-    if missing:
-        raise TableError(f"{reader.name} has no column {shown(missing[0])} to keep: it has {listed(reader.columns)}")
+    check_columns(names, reader.columns, reader.name, " to keep")
     written = {*model.answer_columns(reader.columns), *(model.proba_columns if options.proba else ())}
     written |= set() if options.review_budget is None else {SAVES}
     clashes = [name for name in names if name in written]
@@ -221,16 +224,10 @@ def _checked(model: TableModel, reader: TableReader, options: DecideOptions) -> 
     return names
 
 
-def _decide(
-    model: TableModel,
-    reader: TableReader,
-    writer: TableWriter,
-    kept: list[str],
-    options: DecideOptions,
-    plan: _Plan | None = None,
-    progress: Callable[[int], object] = lambda rows: None,
-) -> Decided:
-    plan = plan or _Plan()
+def _decided(
+    model: TableModel, reader: TableReader, kept: list[str], options: DecideOptions, plan: _Plan
+) -> Iterator[pa.RecordBatch]:
+    """Return the columns to write, chunk by chunk."""
     said = {name: reader.columns[name] or pa.string() for name in model.experts.owners if name in reader.columns}
 
     def numbered() -> Iterator[tuple[int, pa.RecordBatch, pa.RecordBatch]]:
@@ -250,14 +247,7 @@ def _decide(
         columns |= {name: answers.column(name).combine_chunks() for name in answers.column_names}
         return pa.record_batch(columns)
 
-    rows = rejected = 0
-    with writer:
-        for batch in _in_order(answer, numbered()):
-            writer.write(batch)
-            rows += batch.num_rows
-            rejected += pc.sum(is_rejected(batch)).as_py()
-            progress(batch.num_rows)
-    return Decided(rows, rejected)
+    return _in_order(answer, numbered())
 
 
 def _to_be_read_twice(source: Source, stack: ExitStack) -> Source:
@@ -274,86 +264,9 @@ def _in_order(function: Callable[[_Chunk], _Answer], chunks: Iterable[_Chunk]) -
     """Apply a function to chunks on a second thread while others are read and written, keeping their order."""
     waiting: deque[Future[_Answer]] = deque()
     with ThreadPoolExecutor(max_workers=_IN_FLIGHT - 1) as pool:
-        try:
-            for chunk in chunks:
-                waiting.append(pool.submit(function, chunk))
-                if len(waiting) >= _IN_FLIGHT:
-                    yield waiting.popleft().result()
-            while waiting:
+        for chunk in chunks:
+            waiting.append(pool.submit(function, chunk))
+            if len(waiting) >= _IN_FLIGHT:
                 yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
-
-
-def decide_folder(
-    load_model: Callable[[], TableModel],
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str],
-    options: DecideOptions | None = None,
-    *,
-    scheduler: str,
-    overwrite: bool = False,
-    progress: Callable[[int], object] = lambda files: None,
-) -> Decided:
-    """Decide for each Parquet file of a folder on Dask workers, into a file of the same name in another folder.
-
-    Folders named ``key=value`` are columns; hidden files are ignored. The new folder appears under its name only when
-    all files are complete. Workers must see both folders.
-
-    Parameters
-    ----------
-    load_model : callable
-        Returns the model; called on each worker, and must be picklable.
-    source, target : path
-    options : DecideOptions, optional
-        Without ``capacity`` and ``review_budget``, which compare all rows with each other.
-    scheduler : str
-        The address of a Dask scheduler, "local:N" for N processes on this machine, or "local" for one per core.
-    overwrite : bool
-        Whether to replace an existing folder.
-    progress : callable
-        Called with the number of files just written.
-    """
-    read, final = Path(source), Path(target)
-    dask = optional_dask()
-    _check_target(read, final, overwrite)
-    folder, chosen = ParquetFolder(read), options or DecideOptions()
-    part, done = part_of(final), []
-    part.mkdir(parents=True)
-    try:
-        with connect_dask(scheduler) as client:
-            jobs = []
-            for path in folder.paths:
-                out = part / path.relative_to(read)
-                out.parent.mkdir(parents=True, exist_ok=True)
-                jobs.append(client.submit(_decide_one, load_model, folder, path, out, chosen, pure=False))
-            for job in dask.as_completed(jobs):
-                done.append(job.result())
-                progress(1)
-        move_into_place(part, final)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-    return Decided(sum(one.rows for one in done), sum(one.rejected for one in done))
-
-
-def _check_target(read: Path, final: Path, overwrite: bool) -> None:
-    if final.resolve() == read.resolve() or read.resolve() in final.resolve().parents:
-        raise TableError(f"{shown(final)} lies in the folder that is read: choose another place")
-    if not final.exists():
-        return
-    if not (overwrite and final.is_dir()):
-        raise TableError(f"{shown(final)} already exists: choose another name, or pass --force to replace it")
-    foreign = [path for path in final.rglob("*") if path.is_file() and path.suffix != ".parquet"]
-    if foreign:
-        raise TableError(f"{shown(final)} contains {foreign[0].name!r}, not a Parquet file: choose another name")
-
-
-def _decide_one(
-    load_model: Callable[[], TableModel], folder: ParquetFolder, path: Path, out: Path, options: DecideOptions
-) -> Decided:
-    """Decide for one file on a worker."""
-    model = load_model()
-    with folder.reader(path) as reader:
-        kept = _checked(model, reader, options)
-        return _decide(model, reader, TableWriter(out, overwrite=True), kept, options)
+        for future in waiting:
+            yield future.result()

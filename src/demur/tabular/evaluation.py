@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, FloatArray
-from demur.columns.frames import TableError, listed, shown
+from demur.columns.frames import check_columns, listed
 from demur.costs import check_cost
 from demur.deferral import Capacity
 from demur.errors import InputError
@@ -34,16 +34,13 @@ from demur.tabular.evaluation_figures import (
     shares_in_words,
 )
 from demur.tabular.expert_evaluation import ExpertEvaluation, right_answers
-from demur.tabular.table_files import LabelledTable, class_texts
+from demur.tabular.table_files import LabelledTable, class_texts, label_text
 from demur.tabular.table_model import TableModel, answer_confidence
 
 __all__ = ["Case", "Evaluation", "evaluate_table"]
 
 _AT_ONCE = 1 << 22
 """Largest number of scores in memory at once."""
-
-_MOST_WARNINGS = 3
-"""Badly served classes with a sentence of their own."""
 
 
 @dataclass(frozen=True)
@@ -89,18 +86,15 @@ class Evaluation:
         The cost of one rejection; None where there is no single one.
     cost_adjustable : bool
         Whether Chow's rule decides, so that another cost needs no refit.
-    proba : array of shape (n, n_classes), or None
-        Also None where they would take much memory: ``top`` has what is shown of them.
     top : array of shape (n, 3), or None
-        The probability of each row's label, the position of the next most probable class, and its probability.
+        The probability of each row's label, the position of the next most probable class, and its probability; None for
+        models without probabilities. :meth:`of` finds them in ``proba``.
     explanation : str, or None
         How the rule decides, in a sentence.
     rows : pyarrow.Table, or None
         The original columns, to show single rows to people; :meth:`of` takes all that ``pyarrow.table`` does.
     row_numbers : sequence of length n, or None
         The name of each row; 1, 2, 3, ... by default.
-    cost_assumed : bool
-        Whether the cost is for judging only, and the decisions were not made by it.
     why_cost_fixed : str, or None
         Why another cost needs a refit.
     rule : Rule, or None
@@ -141,12 +135,10 @@ class Evaluation:
     decision: Decision[AnyArray]
     cost: float | None
     cost_adjustable: bool = False
-    proba: FloatArray | None = None
     top: FloatArray | None = None
     explanation: str | None = None
     rows: pa.Table | None = None
     row_numbers: Sequence[object] | AnyArray | None = None
-    cost_assumed: bool = False
     why_cost_fixed: str | None = None
     rule: Rule | None = None
     n_unlabelled: int = 0
@@ -182,19 +174,19 @@ class Evaluation:
         **more
             Further fields of the class, such as ``rows`` and ``cost_adjustable``.
         """
-        price = None if cost is None else _one_cost(cost)
-        label = more.pop("out_of_scope", None)
-        outside = None if label is None else np.array([one == label for one in _objects(y)], dtype=bool)
-        true, names = _class_codes(y, classes, outside), _class_names(classes)
+        price, label = None if cost is None else float(check_cost(cost)), label_text(more.pop("out_of_scope", None))
+        labels, names = _texts(y), _texts(classes)
+        outside = np.array([one == label is not None for one in labels], dtype=bool)
+        true = _class_codes(labels, names, outside)
         found = _checked(decision, len(true), len(names))
         values = None if proba is None else check_proba(proba)
-        if values is not None and values.shape != (len(true), len(names)):
-            raise InputError(f"proba must have shape {(len(true), len(names))}, got {values.shape}.")
-        rows = more.pop("rows", None)
-        table = rows if rows is None or isinstance(rows, pa.Table) else pa.table(rows)
         if values is not None:
+            if values.shape != (len(true), len(names)):
+                raise InputError(f"proba must have shape {(len(true), len(names))}, got {values.shape}.")
             more["top"] = _top(values, found.label)
-        result = cls(names, true, found, price, proba=values, rows=table, outside=outside, **more)
+        rows = more.pop("rows", None)
+        more |= {"rows": None if rows is None else pa.table(rows), "outside": None if label is None else outside}
+        result = cls(tuple(map(str, names)), true, found, price, **more)
         if result.cost_adjustable and (price is None or (result.at(price).decision.reject != found.reject).any()):
             raise InputError(f"cost_adjustable=True needs decisions of Chow's rule at the cost, got cost {cost}.")
         return result
@@ -203,7 +195,7 @@ class Evaluation:
         """Return the evaluation of the same model at another cost, where the cost is adjustable."""
         if not self.cost_adjustable:
             raise InputError(f"these decisions do not follow the cost: fit or decide again for cost {cost:g}.")
-        price, old = _one_cost(cost), self.decision
+        price, old = float(check_cost(cost)), self.decision
         acceptance = chow_acceptance(old.confidence, np.asarray(price))
         new = Decision.from_acceptance(old.label, acceptance, old.confidence)
         return replace(self, cost=price, decision=replace(new, novel=old.novel, in_scope=old.in_scope))
@@ -426,7 +418,7 @@ class Evaluation:
         if self.asking is not None:
             return self.asking.headline()
         words = shares_in_words(self.counts)
-        if self.cost_assumed or not (self.mean_costs or self.cost is not None):
+        if self._costs is None:
             return f"{words[0].upper()}{words[1:]}."
         start = "By its cost matrix" if self.cost is None else f"At cost {cost_words(self.cost)}"
         return f"{start}, {words}; {self._spent()}."
@@ -450,27 +442,20 @@ class Evaluation:
             for one in self.by_class
             if one.n_rows and proportion_interval(one.n_right, one.n_rows, level).high < half
         ]
-        found.sort(key=lambda one: one.n_right / one.n_rows)
-        sentences = [
+        if len(found) > 3:
+            names = listed(one.name for one in found)
+            return [f"{len(found):,} classes have fewer than half as many correct answers as all rows: {names}."]
+        return [
             f"Class {one.name}: {one.n_right:,} of {counted(one.n_rows, 'row', 'rows')} answered correctly, "
             f"{one.n_rejected:,} declined, {one.n_rows - one.n_rejected - one.n_right:,} answered wrongly."
-            for one in found[:_MOST_WARNINGS]
+            for one in sorted(found, key=lambda one: one.n_right / one.n_rows)
         ]
-        if rest := found[_MOST_WARNINGS:]:
-            more = counted(len(rest), "more class is", "more classes are")
-            sentences.append(f"{more} no better: {listed(one.name for one in rest)}.")
-        return sentences
 
     def meaning(self) -> list[str]:
         """Explain the unit of the headline, and how the rule decides where it is not by a cost."""
-        sentences = [] if self.explanation is None else [self.explanation]
-        if self.cost is None:
-            return sentences
-        price = cost_words(self.cost)
-        if self.cost_assumed:
-            words = f"The rule did not decide by a cost. At an assumed price of {price} for a declined row,"
-            return [*sentences, f"{words} {self._spent()}."]
-        return [f"A wrong answer costs 1 and a declined row {price}."]
+        if self.cost is not None:
+            return [f"A wrong answer costs 1 and a declined row {cost_words(self.cost)}."]
+        return [] if self.explanation is None else [self.explanation]
 
     def remarks(self) -> list[str]:
         """Return sentences on the guarantee, on groups that differ, and on special rows."""
@@ -520,7 +505,6 @@ class Evaluation:
             "classes": self.class_names,
             "cost": self.cost,
             "cost_adjustable": self.cost_adjustable,
-            "cost_assumed": self.cost_assumed,
             "cost_matrix": self.cost_matrix,
             "rule": self.explanation,
             "sentences": self.sentences(),
@@ -568,8 +552,7 @@ def evaluate_table(
     table : pyarrow.Table
         With the model's columns and its target.
     cost : float, optional
-        Another than the model's, where it can be adjusted. For a model whose rule has no price, it is an assumed one
-        that prices the rejections and changes no decision. A cost matrix prices everything already: then it is refused.
+        Another than the model's, where it can be adjusted.
     group : str, optional
         A column such as the site; its groups are also evaluated separately.
     prices : mapping of names to float, optional
@@ -585,21 +568,10 @@ def evaluate_table(
     >>> evaluate_table(fit_table(table, "pet", model="lr"), table).accepted_accuracy
     1.0
     """
-    rule = getattr(model.classifier, "rule_", None)
-    if isinstance(rule, CostMatrix) and cost is not None:
-        raise InputError("this model decides by a cost matrix, which prices every row already: leave the cost out.")
-    if cost is not None and model.asks_experts:
-        raise InputError(f"this model cannot be evaluated at a single cost: {model.why_cost_fixed}.")
-    assumed = cost is not None and model.cost is None
-    data = LabelledTable.of(table, model.target, where)
-    if group is not None and group not in table.column_names:
-        raise TableError(f"{where} has no column {shown(group)} with the groups: it has {listed(table.column_names)}")
-    step, asking, top = max(1, _AT_ONCE // len(model.classes)), None, None
-    if len(data.labels) <= step or model.asks_experts:
-        decision, scores = model.decide_and_score(data.rows, None if assumed else cost, prices=prices, where=where)
-    else:
-        decision, top = _decide_in_parts(model, data.rows, None if assumed else cost, step, where)
-        scores = None
+    data, asking = LabelledTable.of(table, model.target, where), None
+    if group is not None:
+        check_columns([group], table.column_names, where)
+    decision, top = _decide(model, data.rows, cost, prices, where)
     if model.asks_experts:
         decision, asking = _asking(model, data, decision, prices)
     numbers = None
@@ -611,15 +583,13 @@ def evaluate_table(
         decision,
         classes=model.classes,
         cost=model.cost if cost is None else cost,
-        proba=scores if model.has_proba else None,
-        top=top,
+        top=top if model.has_proba else None,
         cost_adjustable=model.cost_adjustable,
         explanation=model.explain() if asking is None else asking.rule(),
         rows=data.rows.select(sorted(data.rows.column_names, key=lambda name: name not in texts)),
         row_numbers=numbers,
-        cost_assumed=assumed,
         why_cost_fixed=model.why_cost_fixed,
-        rule=rule,
+        rule=getattr(model.classifier, "rule_", None),
         n_unlabelled=data.n_unlabelled,
         group=group,
         group_of_row=() if group is None else class_texts(data.rows[group]).tolist(),
@@ -628,18 +598,18 @@ def evaluate_table(
     )
 
 
-def _decide_in_parts(
-    model: TableModel, rows: pa.Table, cost: float | None, step: int, where: str
-) -> tuple[Decision[AnyArray], FloatArray | None]:
-    """Decide for rows and classes whose scores together would take much memory."""
-    decisions, tops = [], []
+def _decide(
+    model: TableModel, rows: pa.Table, cost: float | None, prices: Mapping[str, float] | None, where: str
+) -> tuple[Decision[AnyArray], FloatArray]:
+    """Decide for some rows at a time, whose scores together could take much memory."""
+    decisions, tops, step = [], [], max(1, _AT_ONCE // len(model.classes))
     for start in range(0, rows.num_rows, step):
-        decision, scores = model.decide_and_score(rows.slice(start, step), cost, where=where, first=start)
-        decisions.append(replace(decision, costs=None))
+        part = rows.slice(start, step)
+        decision, scores = model.decide_and_score(part, cost, prices=prices, where=where, first=start)
+        decisions.append(vars(decision if model.asks_experts else replace(decision, costs=None)))
         tops.append(_top(scores, decision.label))
-    held = {one.name: [getattr(decision, one.name) for decision in decisions] for one in fields(Decision)}
-    joined = Decision(**{name: np.concatenate(parts) for name, parts in held.items() if parts[0] is not None})
-    return joined, np.concatenate(tops) if model.has_proba else None
+    held = {name: [one[name] for one in decisions] for name, value in decisions[0].items() if value is not None}
+    return Decision(**{name: np.concatenate(parts) for name, parts in held.items()}), np.concatenate(tops)
 
 
 def _top(scores: FloatArray, label: NDArray[np.integer[Any]]) -> FloatArray:
@@ -673,39 +643,24 @@ def _asking(
     return decision, asking
 
 
-def _one_cost(cost: float) -> float:
-    prices = check_cost(cost)
-    if prices.ndim:
-        raise InputError(f"cost must be one number for an evaluation, got shape {prices.shape}.")
-    return float(prices)
+def _texts(values: ArrayLike) -> list[str | None]:
+    """Return labels as text; a list keeps its types, which NumPy would merge into text."""
+    return [label_text(one) for one in np.asarray(values, dtype=object).tolist()]
 
 
-def _class_codes(y: ArrayLike, classes: ArrayLike, outside: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+def _class_codes(labels: list[str | None], names: list[str | None], outside: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the position of each label among the K classes, and K where it is none of them."""
-    names, labels = _objects(classes), _objects(y)
     position = {name: code for code, name in enumerate(names)}
     if len(position) < len(names) or len(names) < 2:
         raise InputError(f"classes must be at least two distinct names, got {names[:10]}.")
-    if not labels or any(label is None or label != label for label in labels):
+    if not labels or None in labels:
         raise InputError("y must hold at least one label, and none that is missing (None or NaN).")
     codes = np.array([position.get(label, len(names)) for label in labels], dtype=np.int64)
-    if (codes == len(names)).all() and (outside is None or not outside.any()):
+    if (codes == len(names)).all() and not outside.any():
         raise InputError(
-            f"none of the labels is a class of the model: y starts with {labels[0]!r}, the classes with {names[0]!r}; "
-            "check that labels and classes have the same type."
+            f"none of the labels is a class of the model: y starts with {labels[0]!r}, the classes with {names[0]!r}."
         )
     return codes
-
-
-def _class_names(classes: ArrayLike) -> tuple[str, ...]:
-    """Return the classes as text for people: 1.0 is written 1."""
-    names = _objects(classes)
-    return tuple(str(int(c)) if isinstance(c, float) and c.is_integer() else str(c) for c in names)
-
-
-def _objects(values: ArrayLike) -> list[Any]:
-    """Return Python objects; a list keeps its types, which NumPy would merge into text."""
-    return list(np.asarray(values, dtype=object).tolist())
 
 
 def _checked(decision: Decision[Any], n_rows: int, n_classes: int) -> Decision[AnyArray]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -144,7 +144,7 @@ class Figure:
 
     title: str
     meaning: str
-    write: Callable[[float], str] = field(default_factory=lambda: four_digits)
+    write: Callable[[float], str] = four_digits
 
 
 FIGURES = {

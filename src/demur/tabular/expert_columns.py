@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from demur.columns.frames import TableError, Values, did_you_mean, listed, shown
+from demur.columns.frames import TableError, Values, check_columns, did_you_mean, listed, shown
 from demur.deferral import Capacity
 from demur.deferral.experts import read_experts
 from demur.errors import InputTypeError
@@ -92,9 +92,7 @@ class ExpertColumns:
             named = len(one) > 1 or one[0] in header
             own = one if named else tuple(part.strip() for part in one[0].split(","))
             for column in own:
-                if column not in header:
-                    problem = f"there is no column {shown(column)} with the answers of {shown(name)}"
-                    raise TableError(f"{problem}{did_you_mean(column, header)}: {where} has {listed(header)}")
+                check_columns([column], header, where, f" with the answers of {shown(name)}")
                 if column in taken:
                     raise TableError(f"column {shown(column)} cannot hold answers of {shown(name)}: {taken[column]}")
                 taken[column] = f"it holds answers of {shown(name)}"

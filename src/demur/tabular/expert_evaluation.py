@@ -37,8 +37,8 @@ class ExpertFigures:
         The share of right answers among those asked for and given.
     risk_if_always_asked : Interval
         The mean cost of a row if the expert were always asked, on the rows with an answer.
-    calibration : ReliabilityBins or None
-        The estimated probability that the expert is right against the share of right answers; None without answers.
+    calibration_error : float or None
+        The expected error of the estimated probabilities that the expert is right; None without answers.
     """
 
     name: str
@@ -49,12 +49,7 @@ class ExpertFigures:
     load: Interval
     right_when_asked: Interval
     risk_if_always_asked: Interval
-    calibration: ReliabilityBins | None
-
-    def to_json(self) -> ByName:
-        """Return the figures as plain numbers; of the calibration only its expected error."""
-        found = {name: json_ready(value) for name, value in vars(self).items() if name != "calibration"}
-        return found | {"calibration_error": None if self.calibration is None else self.calibration.ece}
+    calibration_error: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +158,7 @@ class ExpertEvaluation:
                     load=proportion_interval(int(asked.sum()), self.n_rows),
                     right_when_asked=proportion_interval(int(right[both].sum()), int(both.sum())),
                     risk_if_always_asked=_moved(proportion_interval(int((seen == 0).sum()), n_answered), price),
-                    calibration=ReliabilityBins.from_confidence(self.expected[given, number], right[given])
+                    calibration_error=ReliabilityBins.from_confidence(self.expected[given, number], right[given]).ece
                     if n_answered
                     else None,
                 )
@@ -218,7 +213,7 @@ class ExpertEvaluation:
     def to_json(self) -> ByName:
         """Return every figure as plain numbers."""
         return {
-            "experts": [one.to_json() for one in self.experts],
+            "experts": [json_ready(vars(one)) for one in self.experts],
             "n_asked": int((self.ask >= 0).sum()),
             "n_without_answer": self.n_open,
             "risk_if_nobody_asked": json_ready(self.nobody),

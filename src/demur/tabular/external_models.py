@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, Estimator
-from demur.columns.frames import TableError, as_table, did_you_mean, listed, shown
+from demur.columns.frames import TableError, as_table, check_columns, listed, shown
 from demur.columns.schema import LARGEST, Column, Schema, as_type, kind_of_type
 from demur.errors import InputError, InputTypeError, MissingExtraError, UserError
 from demur.estimators.torch_classifier import TrainedNetwork
@@ -23,7 +23,6 @@ from demur.tabular.table_files import LabelledTable, Source, check_classes, clas
 from demur.tabular.table_model import Reads, TableModel, free_label
 
 __all__ = [
-    "REFUSALS",
     "class_columns",
     "fit_answers",
     "fit_proba",
@@ -32,9 +31,6 @@ __all__ = [
     "schema_of_estimator",
     "wrap_estimator",
 ]
-
-REFUSALS = (ValueError, TypeError, AttributeError, KeyError, IndexError)
-"""Exceptions that estimators raise on values that they cannot take."""
 
 _MOST_ANSWERS = 1000
 """The most different answers that a model knows by name, to say which are new."""
@@ -54,7 +50,8 @@ def wrap_estimator(
         table = as_table(schema)
         schema = Schema.from_frame(table, target=target if target in table.column_names else None)
     name = target or schema.target or "class"
-    used, reads = _columns_for(estimator, schema.without(name))
+    features = tuple(column for column in schema.columns if column.name != name)
+    used, reads = _columns_for(estimator, replace(schema, columns=features))
     used, data, rows = replace(used, target=name), None, None
     if isinstance(_inner(estimator), TrainedNetwork):
         _inner(estimator).predict_proba(np.empty((0, len(used.columns))))  # tells it how many columns there are
@@ -230,7 +227,7 @@ def _with_reject_option(
     if labels is not None:
         return option.fit(rows, _as_classes(labels, classes))
     if rule is not None and rule.needs_fit:
-        raise InputError(f"{type(rule).__name__} is fitted on labelled rows: give some that are new to the model.")
+        raise InputError(f"{type(rule).__name__} is fitted on labelled rows: give some new ones (--calibrate).")
     # What fit does without any rows: only the classes are known.
     option._check_parameters()
     option.estimator_, option.classes_ = option.estimator, classes
@@ -412,10 +409,7 @@ def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collecti
     for one in patterns:
         names = data.rows.column_names
         matching = [one] if one in names else [name for name in names if fnmatchcase(name, one) and name not in taken]
-        if not matching:
-            raise TableError(
-                f"there is no column {shown(one)}{did_you_mean(one, names)}: {data.name} has {listed(names)}"
-            )
+        check_columns([] if matching else [one], names, data.name)
         if one in taken:
             raise TableError(
                 f"column {shown(one)} is used twice: the target, answers and confidence are different columns"
@@ -428,11 +422,8 @@ def _notes_on_answers(data: LabelledTable, said: Counter[str], n_samples: int, c
     """Return what a user should know about answers and labels that do not match, and empty cells."""
     from demur.estimators.answer_classifier import class_number
 
-    numbers = {label: number for number, label in enumerate(data.classes)}
+    numbers, notes = {label: number for number, label in enumerate(data.classes)}, []
     strange = [text for text in said if class_number(text, numbers) == len(numbers)]
-    answered = {class_number(text, numbers) for text in said}
-    never = [label for label, number in numbers.items() if number not in answered]
-    notes = []
     if n_samples > 1:
         what = "" if confidence is not None else ", and its share of them is the confidence"
         notes.append(f"the most frequent of {n_samples} samples is the answer{what}.")
@@ -441,8 +432,6 @@ def _notes_on_answers(data: LabelledTable, said: Counter[str], n_samples: int, c
         notes.append(
             f"answers that are not one of the labels, such as {listed(strange[:5])}, are declined ({times:,} answers)."
         )
-    if never:
-        notes.append(f"rows have the label {listed(never)}, which is never an answer.")
     if confidence is not None and (gaps := data.rows[confidence].null_count):
         notes.append(f"{gaps:,} rows have no confidence: one probability is estimated for all of them together.")
     return notes

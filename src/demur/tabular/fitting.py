@@ -5,6 +5,7 @@ Modules that take seconds to import are imported after the options and the heade
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,16 +15,16 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, Features
-from demur.columns.frames import TableError, did_you_mean, listed, shown
+from demur.columns.frames import TableError, check_columns, did_you_mean, listed, shown
 from demur.columns.schema import DROPPED, LARGEST, Schema
 from demur.errors import InputError, MissingExtraError
+from demur.guarantees import RiskControl
 from demur.rules import CostMatrix, Rule
 from demur.tabular.array_files import StoredRows
 from demur.tabular.table_files import (
     LabelledTable,
     Source,
     check_classes,
-    check_target,
     class_texts,
     label_type,
     open_table,
@@ -36,6 +37,7 @@ from demur.tabular.table_files import (
 
 if TYPE_CHECKING:
     from demur.estimators.splitting import Partition
+    from demur.tabular.calls import CallsEvaluation
     from demur.tabular.evaluation import Evaluation
     from demur.tabular.table_model import TableModel
 
@@ -100,6 +102,8 @@ class FitOptions:
         The expected share of such rows.
     delimiter, decimal, dayfirst : optional
         How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
+    units : bool, default=True
+        Whether text such as 1.234,50, 20 % and 169.5 cm is read as numbers. The notation is kept in the model.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None}
         For :func:`fit_proba`: as for :class:`~demur.RejectOption`.
     labels : path, optional
@@ -131,6 +135,7 @@ class FitOptions:
     delimiter: str | None = None
     decimal: str | None = None
     dayfirst: bool | None = None
+    units: bool = True
     calibration: str | None = "auto"
     labels: Source | None = None
     time_budget: float | None = 90.0
@@ -163,25 +168,15 @@ class FitOptions:
         """Return the labels that are classes."""
         return np.asarray(labels[labels != (self.out_of_scope or "")])
 
-    def scope_facts(self, labels: NDArray[np.str_]) -> ByName:
-        """Return the label of out-of-scope rows and their number, if there is such a label."""
-        label = self.out_of_scope
-        return {} if label is None else {"out_of_scope": {"label": label, "rows": int((labels == label).sum())}}
-
     def rule_for(self, rows: LabelledTable, classes: list[str]) -> Rule | None:
         """Return the rule for these classes, with the groups of these rows that a guarantee holds in."""
         rule = self.rule if self.rule is None or isinstance(self.rule, Rule) else self.rule(classes)
         if self.risk_group is None:
             return rule
-        from sklearn.base import clone
-
-        from demur.guarantees import RiskControl
-
         if not isinstance(rule, RiskControl):
             raise InputError("risk_group is for a guarantee about the risk: give a RiskControl, or --max-risk.")
         texts = ["(none)" if text is None else text for text in class_texts(rows.rows[self.risk_group])]
-        grouped: Rule = clone(rule).set_params(groups=np.array(texts))
-        return grouped
+        return RiskControl(rule.target_risk, rule.delta, texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,12 +202,14 @@ class FittedFile:
     seconds: float
     notes: tuple[str, ...] = ()
 
-    def evaluate(self) -> "Evaluation | None":
+    def evaluate(self) -> "Evaluation | CallsEvaluation | None":
         """Evaluate the model on the rows held out; None if there are none."""
         if self.held_out is None:
             return None
-        from demur.tabular import evaluate_table
+        from demur.tabular import CallsModel, evaluate_calls, evaluate_table
 
+        if isinstance(self.model, CallsModel):
+            return evaluate_calls(self.model, self.held_out, where=self.where)
         return evaluate_table(self.model, self.held_out, where=self.where)
 
 
@@ -238,9 +235,10 @@ class TrainingFile:
     @classmethod
     def read(cls, path: Source, target: str, spec: FitOptions, *, outputs: bool = False) -> "TrainingFile":
         """Read a file, after its header was checked against the options; ``outputs`` are left in a NumPy file."""
-        with open_table(path, delimiter=spec.delimiter, decimal=spec.decimal, dayfirst=spec.dayfirst) as reader:
+        notation: ByName = {"decimal": spec.decimal, "dayfirst": spec.dayfirst, "numbers": None if spec.units else {}}
+        with open_table(path, delimiter=spec.delimiter, **notation) as reader:
             if spec.labels is None:
-                check_target(target, reader.columns, reader.name)
+                check_columns([target], reader.columns, reader.name, " to predict")
             if spec.experts is not None:
                 from demur.tabular.expert_columns import ExpertColumns
 
@@ -248,17 +246,16 @@ class TrainingFile:
                 uses |= replace(spec, experts=None).roles
                 experts = ExpertColumns.of(spec.experts, spec.capacity, reader.columns, reader.name, uses)
                 spec = replace(spec, experts=experts)
-            for name in (*spec.keep, *spec.text, *spec.roles, *([] if spec.risk_group is None else [spec.risk_group])):
-                if name not in reader.columns and spec.labels is None:
-                    hint, columns = did_you_mean(name, reader.columns), listed(reader.columns)
-                    raise TableError(f"there is no column {shown(name)}{hint}: {reader.name} has {columns}")
+            if spec.labels is None:
+                named = [*spec.keep, *spec.text, *spec.roles, *([] if spec.risk_group is None else [spec.risk_group])]
+                check_columns(named, reader.columns, reader.name)
             if target in spec.roles:
                 raise TableError(f"column {shown(target)} cannot be the target: {spec.roles[target]}")
             if spec.model != "auto":
                 check_model(spec.model)
             matrix = reader.matrix if outputs else None
             table = reader.read() if matrix is None else reader.read_others(matrix)
-            notation = {"decimal": reader.decimal or ".", "dayfirst": reader.dayfirst}
+            notation = reader.notation
         if spec.labels is not None:
             labels = read_labels(spec.labels, target, table.num_rows if matrix is None else len(matrix))
             columns = table.drop_columns([name for name in labels.column_names if name in table.column_names])
@@ -293,8 +290,14 @@ class TrainingFile:
         model.facts["rows_without_label"] = data.n_unlabelled
         aside = {**model.schema.set_aside, **spec.roles}
         model = replace(model, schema=replace(model.schema, set_aside=aside, **self.notation))
-        where = data.name if spec.test is None else source_name(spec.test)
-        return FittedFile(model, held_out, where, time.perf_counter() - started), train
+        return self.fitted(model, held_out, started), train
+
+    def fitted(
+        self, model: "TableModel", held_out: pa.Table | None, started: float, notes: Sequence[str] = ()
+    ) -> FittedFile:
+        """Return a model with the rows to evaluate it on."""
+        where = self.data.name if self.spec.test is None else source_name(self.spec.test)
+        return FittedFile(model, held_out, where, time.perf_counter() - started, tuple(notes))
 
     @property
     def groups(self) -> AnyArray | None:
@@ -423,24 +426,21 @@ def fit_table(
         from demur.tabular.expert_columns import ExpertColumns
 
         spec = replace(spec, experts=ExpertColumns.of(spec.experts, spec.capacity, table.column_names))
-    known = np.array([label is not None for label in class_texts(table[target])])
-
-    def labelled(values: ArrayLike) -> AnyArray:
-        _check_groups(values, len(known))
-        found: AnyArray = np.asarray(values)[known]
-        return found
-
-    by_group = getattr(spec.rule, "groups", None)
-    if by_group is not None:
-        from sklearn.base import clone
-
-        spec = replace(spec, rule=clone(spec.rule).set_params(groups=labelled(by_group)))
-    return _fit_rows(data, spec, schema=schema, groups=None if groups is None else labelled(groups))
+    known = np.flatnonzero([label is not None for label in class_texts(table[target])])
+    _check_groups(groups, table.num_rows)
+    if isinstance(spec.rule, RiskControl):
+        _check_groups(spec.rule.groups, table.num_rows)
+        spec = replace(spec, rule=spec.rule.of_rows(known))
+    return _fit_rows(data, spec, schema=schema, groups=_taken(groups, known))
 
 
 def _check_groups(groups: ArrayLike | None, n_rows: int) -> None:
     if groups is not None and len(np.asarray(groups)) != n_rows:
         raise TableError(f"there are {len(np.asarray(groups)):,} groups for {n_rows:,} rows: give one for each row")
+
+
+def _taken(values: ArrayLike | None, rows: NDArray[np.int64]) -> AnyArray | None:
+    return None if values is None else np.asarray(values)[rows]
 
 
 def _fit_rows(
@@ -494,17 +494,16 @@ def _fit_rows(
             fitted = training.fit_with_experts(spec.experts.answers(data.rows, known, where=data.name))
         else:
             fitted = training.fit_with_rule(given)
-    counts = dict.fromkeys(fitted.classes.tolist(), 0)
-    names, sizes = np.unique(spec.in_scope(data.labels[parts.train]), return_counts=True)
-    counts |= dict(zip(names.tolist(), sizes.tolist(), strict=True))
-    facts = {
+    counts = Counter(data.labels[parts.train].tolist())
+    facts: ByName = {
         "model": spec.model if given is None else "given",
         "model_in_words": words,
         "rows": len(parts.train),
         "rows_for_the_rule": len(parts.aside),
-        "classes": counts,
+        "classes": {name: counts[name] for name in fitted.classes.tolist()},
     }
-    facts |= spec.scope_facts(data.labels[parts.train])
+    if spec.out_of_scope is not None:
+        facts["out_of_scope"] = {"label": spec.out_of_scope, "rows": counts[spec.out_of_scope]}
     kind = writable_type(fitted.classes, label_type(data.rows[data.target], data.target))
     return replace(fitted, label_type=kind, facts={**facts, **fitted.facts})
 
@@ -565,7 +564,7 @@ class _Training:
         train = self._calibration_rows(given)
         numbered = hasattr(given, "outputs")
         classifier.set_params(reject_label=free_label(given.classes_ if numbered else self.labels))
-        classifier.fit(features[train], self.labels[train], **self._of("groups", self.groups, train))
+        classifier.fit(features[train], self.labels[train], groups=_taken(self.groups, train))
         if len(aside):
             self._fit_rule(classifier, features, None if novelty is None else novelty.novel(self.codes))
         if given is None:
@@ -578,9 +577,6 @@ class _Training:
             facts["calibrated_on"] = len(train)
         return TableModel(self.schema, classifier, facts=facts, reads=given.reads)
 
-    def _of(self, name: str, values: AnyArray | None, rows: NDArray[np.int64]) -> ByName:
-        return {} if values is None else {name: values[rows]}
-
     def _novelty(self) -> Any:
         from demur.estimators.splitting import blocks_of
         from demur.novelty import FEWEST_ROWS, Novelty
@@ -588,21 +584,21 @@ class _Training:
         rate, train = self.spec.novelty, self.parts.train
         if rate is None or (rate == "auto" and len(train) < FEWEST_ROWS):
             return None
-        blocks = blocks_of(self.codes[train], self.labels[train], **self._of("groups", self.groups, train))
+        blocks = blocks_of(self.codes[train], self.labels[train], _taken(self.groups, train))
         return Novelty(rate).fit(self.codes[train], self.schema.categorical, blocks.of_row)
 
     def _fit_rule(self, classifier: Any, features: NDArray[np.float64], novel: NDArray[np.bool_] | None) -> None:
         """Fit the rule on the rows set aside; ``novel`` rows are declined whatever the rule says."""
-        from sklearn.base import clone
-
         rule, aside, copies = self.rule, self.parts.aside, self.parts.copies
-        of_rule = getattr(rule, "groups", None)
-        if of_rule is not None:
-            rule = clone(rule).set_params(groups=np.asarray(of_rule)[aside])
-        dependent = {**self._of("groups", self.groups, aside), **self._of("novel", novel, aside)}
-        copies = np.zeros(len(aside), dtype=bool) if copies is None else copies
-        classifier.set_params(rule=rule).fit_rule(features[aside], self.labels[aside], copies=copies, **dependent)
-        if of_rule is not None:  # a saved model does not tell which row was in which group
+        by_group = isinstance(rule, RiskControl) and rule.groups is not None
+        classifier.set_params(rule=rule.of_rows(aside) if isinstance(rule, RiskControl) else rule).fit_rule(
+            features[aside],
+            self.labels[aside],
+            _taken(self.groups, aside),
+            _taken(novel, aside),
+            np.zeros(len(aside), dtype=bool) if copies is None else copies,
+        )
+        if by_group:  # a saved model does not tell which row was in which group
             classifier.rule.groups = classifier.fitted_rule_.groups = None
 
     def _frozen(self, given: Any) -> tuple[Any, str | None]:
@@ -741,6 +737,9 @@ def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: ND
         notes += [] if equal is None else [equal]
     else:
         notes.append(f"the rows of each group of {spec.group_split} stay on one side of every split.")
+    label = spec.out_of_scope
+    if label is not None and label not in data.classes:
+        notes.append(f"no row has the out-of-scope label {shown(label)}{did_you_mean(label, data.classes) or '.'}")
     for name, found in fitted.model.facts.get("answers", {}).items():
         if found["right"] == found["answers"]:
             notes.append(
@@ -772,6 +771,7 @@ def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: ND
 _MOST_ROWS = 5_000
 _FEWEST_OTHERS = 30
 """Rows outside of the largest class from which a column that tells all of them cannot be chance."""
+_LEAVES = 50
 _TOLERATED = 0.02
 """Wrong rows, as a share of those outside of the largest class, up to which a column counts as a leak."""
 
@@ -806,11 +806,19 @@ def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: S
     n_others = len(y) - np.bincount(y).max()
     if len(schema.columns) < 2 or n_others < _FEWEST_OTHERS:
         return []
-    tree, found = DecisionTreeClassifier(max_leaf_nodes=50, random_state=0), []
+    tree, found = DecisionTreeClassifier(max_leaf_nodes=_LEAVES, random_state=0), []
     known = np.where(np.abs(codes[some]) > LARGEST, np.nan, codes[some])
+    most = _TOLERATED * n_others
     for name, values in zip(schema.names, known.T, strict=True):
+        position = np.unique(values, return_inverse=True)[1]
+        counts = np.bincount(position * (y.max() + 1) + y, minlength=(position.max() + 1) * (y.max() + 1))
+        by_value = counts.reshape(-1, y.max() + 1)
+        # A tree that is nearly always right needs values with hardly more than one class each, in few runs of a class.
+        n_mixed, n_runs = len(y) - by_value.max(axis=1).sum(), np.count_nonzero(np.diff(by_value.argmax(axis=1)))
+        if n_mixed > 3 * most + 3 or n_runs > 2 * (_LEAVES + 3 * most):
+            continue
         n_wrong = int((cross_val_predict(tree, values[:, None], y, cv=KFold(2)) != y).sum())
-        if n_wrong <= _TOLERATED * n_others:
+        if n_wrong <= most:
             found.append(
                 f"column {shown(name)} alone predicts the class of {1 - n_wrong / len(y):.1%} of the rows, which looks "
                 f"like a leak: if it is known only after the answer, leave it out with --drop {shown(name)}."

@@ -79,7 +79,6 @@ def write_report(
     *,
     title: str,
     made: Mapping[str, str] | None = None,
-    watched: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write the report of an evaluation to one HTML file, whole or not at all, and return its path.
@@ -90,7 +89,7 @@ def write_report(
     path : str or path
         The file to write.
     title : str
-    made, watched : mapping, optional
+    made : mapping, optional
         As for :func:`~demur.tabular.report_html`.
     overwrite : bool, default False
         Whether a file that is there already may be replaced.
@@ -105,7 +104,7 @@ def write_report(
     ...     write_report(result, f"{folder}/report.html", title="Digits").name
     'report.html'
     """
-    return write_whole(path, report_html(evaluation, title, made=made, watched=watched), overwrite=overwrite)
+    return write_whole(path, report_html(evaluation, title, made=made), overwrite=overwrite)
 
 
 def report_html(
@@ -113,7 +112,6 @@ def report_html(
     title: str,
     *,
     made: Mapping[str, str] | None = None,
-    watched: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the report of an evaluation as one HTML page that loads nothing from anywhere.
 
@@ -123,8 +121,6 @@ def report_html(
     title : str
     made : mapping of str to str, optional
         How model and data came about, shown at the end: ``{"Model": "...", "Data": "...", "Date": "..."}``.
-    watched : mapping, optional
-        What a monitor found since the model is at work: :meth:`Monitor.to_json <demur.deploy.Monitor.to_json>`.
 
     Returns
     -------
@@ -169,14 +165,8 @@ def report_html(
         "position": int(np.searchsorted(grid, cost or 0.0)),
         "charts": charts,
         "reliability": None if evaluation.reliability is None else reliability_chart(evaluation.reliability),
-        "expert_charts": [
-            (one, reliability_chart(one.calibration, f"expert-{number}", one.name))
-            for number, one in enumerate(() if asking is None else asking.experts)
-            if one.calibration is not None
-        ],
         "shown": shown_confusion(evaluation),
         "made": dict(made or {}),
-        "watched": watched,
         "version": __version__,
     }
     page = environment.get_template("report.html").render(context)
@@ -193,16 +183,15 @@ def _states(evaluation: Evaluation, grid: Floats) -> list[dict[str, Any]]:
     """Return what the page says at each cost: headline, large figures, and the markers of both charts in values."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CostWarning)  # nothing is decided here
-        return [_state(evaluation.at(cost), cost) for cost in grid.tolist()]
-
-
-def _state(moved: Evaluation, cost: float) -> dict[str, Any]:
-    return {
-        "cost": cost_words(cost),
-        "headline": unbroken(moved.headline()),
-        "tiles": [[name, *_tile(name, found)[1:]] for name, found in moved.answer_figures.items()],
-        "markers": [(moved.coverage, 1 - moved.accepted_accuracy), (cost, moved.risk)],
-    }
+        return [
+            {
+                "cost": cost_words(cost),
+                "headline": unbroken(moved.headline()),
+                "tiles": [[name, *_tile(name, found)[1:]] for name, found in moved.answer_figures.items()],
+                "markers": [(moved.coverage, 1 - moved.accepted_accuracy), (cost, moved.risk)],
+            }
+            for cost, moved in ((cost, evaluation.at(cost)) for cost in grid.tolist())
+        ]
 
 
 def shown_confusion(evaluation: Evaluation, limit: int = 20) -> ByName:
@@ -398,12 +387,9 @@ def deferral_chart(asking: ExpertEvaluation) -> Chart:
     )
 
 
-def reliability_chart(bins: ReliabilityBins, name: str = "reliability", who: str = "") -> Chart:
+def reliability_chart(bins: ReliabilityBins) -> Chart:
     """Draw accuracy against confidence, one dot for each bin that has rows; a larger dot stands for more rows."""
-    x = _share_axis(f"Estimated probability that {who} is right" if who else "Confidence")
-    y = Axis(
-        f"Correct answers of {who}" if who else "Correct among rows of this confidence", 1.0, _BOTTOM, _TOP, 100, " %"
-    )
+    x, y = _share_axis("Confidence"), Axis("Correct among rows of this confidence", 1.0, _BOTTOM, _TOP, 100, " %")
     radius = 2.5 + 6.5 * (bins.n_rows / bins.n_rows.max()) ** 0.5
     columns = np.stack([bins.confidence, bins.accuracy.estimate, bins.accuracy.low, bins.accuracy.high, radius]).T
     dots = tuple(
@@ -411,7 +397,7 @@ def reliability_chart(bins: ReliabilityBins, name: str = "reliability", who: str
         for a, b, low, high, size in columns[bins.n_rows > 0].tolist()
     )
     description = "Share of correct answers against the probability given to them, with 95 % intervals."
-    return Chart(name, description, x, y, {"everything": ([0, 1], [0, 1])}, None, dots)
+    return Chart("reliability", description, x, y, {"everything": ([0, 1], [0, 1])}, None, dots)
 
 
 def _share_axis(title: str) -> Axis:

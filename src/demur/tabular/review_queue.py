@@ -363,7 +363,7 @@ def refit_table(
     counts = {"declined": int((labelled & declined).sum()), "audited": int((labelled & ~declined).sum())}
     fitted = replace(
         fitted,
-        schema=replace(fitted.schema, decimal=model.schema.decimal, dayfirst=model.schema.dayfirst),
+        schema=replace(fitted.schema, **model.schema.notation_with({})),
         label_type=writable_type(fitted.classes, model.label_type),
         facts={**fitted.facts, "rows": rows.num_rows, "refitted": counts},
     )

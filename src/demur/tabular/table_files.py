@@ -1,12 +1,15 @@
 """Read a table from a file, a folder, standard input or a stream; the first bytes tell the format."""
 
 import codecs
+import csv
+import datetime as dt
 import io
 import itertools
 import lzma
 import os
 import re
 import sys
+import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,21 +24,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray
-from demur.columns.frames import TableError, Values, check_names, did_you_mean, listed, plain_table, shown, vector_names
+from demur.array_types import AnyArray, ByName
+from demur.columns.frames import (
+    TableError,
+    TableWarning,
+    Values,
+    check_columns,
+    check_names,
+    listed,
+    plain_table,
+    shown,
+    vector_names,
+)
 from demur.columns.schema import Schema, as_type, kind_of_type
+from demur.errors import MissingExtraError
 from demur.tabular.array_files import StoredRows, array_table, arrays_of
 from demur.tabular.csv_files import CsvContent, column_of_text, stream_of
 
 __all__ = [
     "LabelledTable",
-    "ParquetFolder",
     "Source",
     "TableReader",
     "as_column",
     "check_classes",
-    "check_target",
     "class_texts",
+    "label_text",
     "label_type",
     "open_raw",
     "open_table",
@@ -52,6 +65,7 @@ Source: TypeAlias = str | os.PathLike[str] | IO[bytes]
 _Batches: TypeAlias = Callable[[list[str], int], Iterator[pa.RecordBatch]]
 
 _HEAD = 1 << 16
+_NAME = 512  # within these bytes, a zip archive has the name of its first file
 
 _AT_ONCE = 1 << 23
 """Largest number of cells in a chunk."""
@@ -84,10 +98,8 @@ class TableReader:
 
     Parameters
     ----------
-    name : str
-        The name of the file in messages.
     content : CsvContent or ArrowContent
-        Its columns and rows.
+        Its name, columns and rows.
     close : callable
         Closes the file.
 
@@ -97,20 +109,23 @@ class TableReader:
         The columns in order with their types; None in a CSV file, whose types depend on the rows.
     """
 
-    def __init__(
-        self, name: str, content: "CsvContent | ArrowContent", close: Callable[[], None] = lambda: None
-    ) -> None:
-        self.name, self.columns, self._content, self._close = name, content.columns, content, close
+    def __init__(self, content: "CsvContent | ArrowContent", close: Callable[[], None] = lambda: None) -> None:
+        self.name, self.columns, self._content, self._close = content.name, content.columns, content, close
 
     @property
-    def decimal(self) -> str | None:
-        """The decimal sign of a CSV file; None if it is not known, and for formats with types."""
-        return self._content.decimal
+    def notation(self) -> ByName:
+        """How a CSV file writes numbers and dates: the fields of :attr:`Schema.notation`."""
+        content: ByName = vars(self._content)
+        return {
+            "decimal": content.get("decimal") or ".",
+            "dayfirst": content.get("dayfirst"),
+            "numbers": content.get("numbers") or {},
+        }
 
     @property
-    def dayfirst(self) -> bool | None:
-        """Whether dates such as 1.2.2024 begin with the day; None as for ``decimal``."""
-        return self._content.dayfirst
+    def delimiter(self) -> str | None:
+        """The delimiter of a CSV file."""
+        return getattr(self._content, "delimiter", None)
 
     @property
     def matrix(self) -> StoredRows | None:
@@ -162,9 +177,7 @@ class TableReader:
 
         A copy has the type that it has in the file; in a CSV file it is the text of the cells.
         """
-        missing = [name for name in (*columns, *copied) if name not in self.columns]
-        if missing:
-            raise TableError(f"{self.name} has no column {listed(missing)}: it has {listed(self.columns)}")
+        check_columns((*columns, *copied), self.columns, self.name)
         empty, rows = True, max(1, min(rows, _AT_ONCE // max(1, len(columns))))
         for batch, copies in self._content.chunks(columns, copied, rows):
             for start in range(0, batch.num_rows, rows):
@@ -196,8 +209,6 @@ class ArrowContent:
     matrix : StoredRows, optional
         The columns 0, 1, 2, ... as they are stored in a NumPy file.
     """
-
-    decimal = dayfirst = None
 
     def __init__(self, name: str, schema: pa.Schema, batches: _Batches, matrix: StoredRows | None = None) -> None:
         check_names(tuple(schema.names), name)
@@ -264,14 +275,53 @@ def _arrays(stream: BinaryIO, name: str) -> ArrowContent:
     return ArrowContent(name, *array_table(arrays_of(stream, name), name))
 
 
+def _json_lines(stream: BinaryIO, name: str) -> ArrowContent:
+    import pyarrow.json as pajson
+
+    table = pajson.read_json(stream, pajson.ReadOptions(block_size=_AT_ONCE))
+    return ArrowContent(name, table.schema, lambda names, rows: iter(table.select(names).to_batches(rows)))
+
+
+def _workbook(stream: BinaryIO, name: str, notation: Mapping[str, Any]) -> CsvContent:
+    """Read the first sheet of a workbook as the CSV file that it would be saved as."""
+    try:
+        from python_calamine import CalamineWorkbook
+    except ImportError:
+        raise MissingExtraError(
+            f"{name} is a workbook, which needs python-calamine: pip install demur[excel], or save it as CSV."
+        ) from None
+    try:
+        book = CalamineWorkbook.from_filelike(io.BytesIO(stream.read()))
+        rows = book.get_sheet_by_index(0).to_python()
+    except Exception as error:  # the library has exceptions of its own
+        raise TableError(f"{name} cannot be read as a workbook ({error}): save the table as CSV") from error
+    if len(book.sheet_names) > 1:
+        problem = f"{name} has {len(book.sheet_names)} sheets, of which the first is read, {shown(book.sheet_names[0])}"
+        warnings.warn(f"{problem}: save another one as a file of its own", TableWarning, stacklevel=2)
+    text, decimal = io.StringIO(), notation.get("decimal") or "."
+    csv.writer(text).writerows([_cell(value, decimal) for value in row] for row in rows)
+    return CsvContent(iter([text.getvalue().encode(), b""]), name, ",", **notation)
+
+
+def _cell(value: object, decimal: str) -> str:
+    """Return a cell of a workbook as text; a date at midnight has no time."""
+    if isinstance(value, dt.timedelta):
+        value = value.total_seconds()
+    if isinstance(value, dt.datetime):
+        return str(value).removesuffix(" 00:00:00")
+    text = label_text(value) or ""
+    return text.replace(".", decimal) if isinstance(value, float) else text
+
+
 FORMATS: dict[bytes, Callable[[BinaryIO, str], ArrowContent]] = {
     b"PAR1": _parquet,
     b"ARROW1": _arrow_file,
     b"\xff\xff\xff\xff": _arrow_stream,
     b"\x93NUMPY": _arrays,
     b"PK\x03\x04": _arrays,
+    b"{": _json_lines,
 }
-"""The first bytes of each format with types, and what opens it; everything else is CSV."""
+"""The first bytes of each format with types, and what opens it; workbooks are read as CSV, as everything else is."""
 
 _COMPRESSIONS: dict[bytes, Callable[[BinaryIO], Any]] = {
     b"\x1f\x8b": partial(pa.CompressedInputStream, compression="gzip"),
@@ -283,8 +333,8 @@ _COMPRESSIONS: dict[bytes, Callable[[BinaryIO], Any]] = {
 """The first bytes of each compression, and what opens it."""
 
 _FOREIGN = {
-    rb"PK\x05\x06|\xd0\xcf\x11\xe0": "a zip archive or an Excel workbook",
-    rb"\s*(\{\s*(\"|\}|$)|\[\s*[\[{\"\]])": "JSON",
+    rb"PK\x05\x06": "a zip archive",
+    rb"\s*\[\s*[\[{\"\]]": "JSON that is not one object per line",
     rb"\s*<(!doctype|html|head|body|\?xml)\b": "a web page or XML",
 }
 """How files that people mistake for tables begin."""
@@ -340,57 +390,43 @@ def _from_start(stream: Any, name: str) -> tuple[bytes, BinaryIO]:
     return head, stream_of(itertools.chain([head], blocks))
 
 
-class ParquetFolder:
-    """The Parquet files in a folder and below, in order of name; folders named ``key=value`` are columns.
+def _parquet_folder(folder: Path) -> ArrowContent:
+    """Open the Parquet files in a folder and below, in order of name; folders named ``key=value`` are columns.
 
     Files whose name or folder starts with ``.`` or ``_`` are ignored.
-
-    Parameters
-    ----------
-    folder : Path
     """
+    import pyarrow.dataset as ds
 
-    def __init__(self, folder: Path) -> None:
-        import pyarrow.dataset as ds
+    name, found = folder.name or str(folder), [path for path in sorted(folder.rglob("*.parquet")) if path.is_file()]
+    paths = [p for p in found if not any(x.startswith((".", "_")) for x in p.relative_to(folder).parts)]
+    if not paths:
+        raise TableError(f"{shown(folder)} has no .parquet files: give a file, or a folder of Parquet files")
+    schemas = []
+    with _explained(name, "folder of Parquet files"):
+        files = ds.dataset([*map(str, paths)], format="parquet", partitioning="hive", partition_base_dir=str(folder))
+    for path, fragment in zip(paths, files.get_fragments(), strict=True):
+        with _explained(path.name, "Parquet file"):
+            schemas.append(fragment.physical_schema)
+        if different := set(schemas[-1].names) ^ set(schemas[0].names):
+            problem = f"{path.name} and {paths[0].name} in {name} have different columns"
+            raise TableError(f"{problem} ({listed(sorted(different))}): give a folder whose files have the same")
+    keys = pa.schema([field for field in files.schema if field.name not in schemas[0].names])
+    with _explained(name, "folder of Parquet files"):
+        schema = pa.unify_schemas([*schemas, keys], promote_options="permissive")
 
-        self.name = folder.name or str(folder)
-        found = [path for path in sorted(folder.rglob("*.parquet")) if path.is_file()]
-        self.paths = [p for p in found if not any(x.startswith((".", "_")) for x in p.relative_to(folder).parts)]
-        if not self.paths:
-            raise TableError(f"{shown(folder)} has no .parquet files: give a file, or a folder of Parquet files")
-        schemas, names = [], [str(path) for path in self.paths]
-        with _explained(self.name, "folder of Parquet files"):
-            files = ds.dataset(names, format="parquet", partitioning="hive", partition_base_dir=str(folder))
-        for path, fragment in zip(self.paths, files.get_fragments(), strict=True):
-            with _explained(path.name, "Parquet file"):
-                schemas.append(fragment.physical_schema)
-            if different := set(schemas[-1].names) ^ set(schemas[0].names):
-                problem = f"{path.name} and {self.paths[0].name} in {self.name} have different columns"
-                raise TableError(f"{problem} ({listed(sorted(different))}): give a folder whose files have the same")
-        keys = pa.schema([field for field in files.schema if field.name not in schemas[0].names])
-        with _explained(self.name, "folder of Parquet files"):
-            schema = pa.unify_schemas([*schemas, keys], promote_options="permissive")
-            self._files = ds.FileSystemDataset(list(files.get_fragments()), schema, files.format, files.filesystem)
+    def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        options = {"schema": schema, "columns": names, "batch_size": rows, "batch_readahead": 1}
+        return itertools.chain.from_iterable(one.to_batches(**options) for one in files.get_fragments())
 
-    def reader(self, path: Path | None = None) -> TableReader:
-        """Return a reader of all files, or of one of them."""
-        chosen = [one for one in self._files.get_fragments() if path is None or one.path == str(path)]
-
-        def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-            options = {"schema": self._files.schema, "columns": names, "batch_size": rows, "batch_readahead": 1}
-            return itertools.chain.from_iterable(fragment.to_batches(**options) for fragment in chosen)
-
-        name = self.name if path is None else path.name
-        return TableReader(name, ArrowContent(name, self._files.schema, batches))
+    return ArrowContent(name, schema, batches)
 
 
-def open_table(
-    source: Source, *, delimiter: str | None = None, decimal: str | None = None, dayfirst: bool | None = None
-) -> TableReader:
+def open_table(source: Source, *, delimiter: str | None = None, **notation: Any) -> TableReader:
     r"""Open a table, to look at its columns before reading it once.
 
-    CSV (delimited by ``, ; |``, tab or space), Parquet, Arrow, Feather and NumPy's .npy and .npz are detected by their
-    content, and so are gzip, bzip2, xz, zstd and lz4. Text may be UTF-8, UTF-16 with its mark, or Windows-1252.
+    CSV (delimited by ``, ; |``, tab or space), Excel workbooks (their first sheet), JSON lines, Parquet, Arrow, Feather
+    and NumPy's .npy and .npz are detected by their content, and so are gzip, bzip2, xz, zstd and lz4. Text may be
+    UTF-8, UTF-16 with its mark, or Windows-1252.
 
     Parameters
     ----------
@@ -398,12 +434,10 @@ def open_table(
         ``"-"`` is standard input; a folder stands for the Parquet files in it.
     delimiter : str, optional
         The delimiter of a CSV file. By default it is detected.
-    decimal : {".", ","}, optional
-        The decimal sign of a CSV file. By default a comma is detected if the file is read whole and uses it
-        consistently.
-    dayfirst : bool, optional
-        Whether dates such as 1.2.2024 in a CSV file begin with the day. By default days beyond the 12th tell, if the
-        file is read whole; dates that remain ambiguous are read as text.
+    **notation
+        How a CSV file is written, which is detected if the file is read whole, and read as text where it is ambiguous:
+        ``decimal``, the sign "." or ","; ``dayfirst``, whether dates such as 1.2.2024 begin with the day; ``numbers``,
+        the columns with numbers such as 1.234,50 or 20 % (none: ``{}``).
 
     Raises
     ------
@@ -418,18 +452,18 @@ def open_table(
     (['size', 'kind'], {'size': [1.5]})
     """
     if isinstance(source, str | os.PathLike) and source != "-" and Path(source).is_dir():
-        return ParquetFolder(Path(source)).reader()
+        return TableReader(_parquet_folder(Path(source)))
     name, raw = source_name(source), open_raw(source)
     close = raw.close if isinstance(source, str | os.PathLike) and source != "-" else lambda: None
     try:
-        return TableReader(name, _content(raw, name, delimiter, decimal, dayfirst), close)
+        return TableReader(_content(raw, name, delimiter, notation), close)
     except BaseException:
         close()
         raise
 
 
 def _content(
-    raw: IO[bytes], name: str, delimiter: str | None, decimal: str | None, dayfirst: bool | None
+    raw: IO[bytes], name: str, delimiter: str | None, notation: Mapping[str, Any]
 ) -> CsvContent | ArrowContent:
     """Decompress a stream and find its format."""
     head, stream = _from_start(raw, name)
@@ -438,6 +472,8 @@ def _content(
         head, stream = _from_start(decompressed(stream), name)
     if not head:
         raise TableError(f"{name} is empty: give a table with a header and at least one row")
+    if head.startswith(b"\xd0\xcf\x11\xe0") or (head.startswith(b"PK\x03\x04") and b".npy" not in head[:_NAME]):
+        return _workbook(stream, name, notation)
     for mark, opened in FORMATS.items():
         if head.startswith(mark):
             with _explained(name, "table"):
@@ -445,12 +481,10 @@ def _content(
     for start, what in _FOREIGN.items():
         if re.match(start, head.removeprefix(codecs.BOM_UTF8), re.IGNORECASE | re.DOTALL):
             raise TableError(f"{name} looks like {what}: save it as CSV, Parquet or Arrow")
-    return CsvContent(_blocks(stream, name), name, delimiter, decimal=decimal, dayfirst=dayfirst)
+    return CsvContent(_blocks(stream, name), name, delimiter, **notation)
 
 
-def read_table(
-    source: Source, *, delimiter: str | None = None, decimal: str | None = None, dayfirst: bool | None = None
-) -> pa.Table:
+def read_table(source: Source, **options: Any) -> pa.Table:
     r"""Read a whole table, with types that fit all rows.
 
     A column of a CSV file holds integers, numbers, dates, times or truth values if all its fields do, and text
@@ -459,7 +493,7 @@ def read_table(
 
     Parameters
     ----------
-    source, delimiter, decimal, dayfirst
+    source, **options
         As in :func:`open_table`.
 
     Examples
@@ -468,7 +502,7 @@ def read_table(
     >>> read_table(io.BytesIO(b"size,kind\n1,cat\n?,\n")).to_pydict()
     {'size': [1, None], 'kind': ['cat', None]}
     """
-    with open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
+    with open_table(source, **options) as reader:
         return reader.read()
 
 
@@ -493,7 +527,7 @@ def read_labels(source: Source, target: str, n_rows: int) -> pa.Table:
     table, name = read_table(source), source_name(source)
     if table.num_columns == 1:
         table = table.rename_columns([target])
-    check_target(target, table.column_names, name)
+    check_columns([target], table.column_names, name, " with the labels (or give --labels)")
     if table.num_rows != n_rows:
         raise TableError(
             f"{name} has {table.num_rows:,} labels for {n_rows:,} rows: give one for each row, and a header in CSV"
@@ -507,11 +541,10 @@ def read_labelled(
     classes: Collection[str],
     *,
     delimiter: str | None = None,
-    decimal: str | None = None,
-    dayfirst: bool | None = None,
     strict: bool = True,
     allowed: Collection[str] = (),
     labels: Source | None = None,
+    **notation: Any,
 ) -> pa.Table:
     r"""Read a table with labels, each column with the type that the schema expects.
 
@@ -526,14 +559,14 @@ def read_labelled(
     classes : names
         The classes of the model, as text.
     delimiter : str, optional
-    decimal, dayfirst : optional
-        The notation of a CSV file; by default that of the file that the schema was learned from.
     strict : bool
         Whether extra columns are an error.
     allowed : names
         Extra columns that are allowed in any case.
     labels : path or binary stream, optional
         A file with the labels of the rows, if the table has none.
+    **notation
+        As in :func:`open_table`; by default that of the file that the schema was learned from.
 
     Examples
     --------
@@ -543,18 +576,16 @@ def read_labelled(
     >>> read_labelled(io.BytesIO(b"code,y\n7,01\n7,2.0\n"), schema, {"01", "2"}).to_pydict()
     {'code': ['7', '7'], 'y': ['01', '2']}
     """
-    target = str(schema.target)
-    decimal = schema.decimal if decimal is None else decimal
-    dayfirst = schema.dayfirst if dayfirst is None else dayfirst
-    with open_table(source, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
+    target, notation = str(schema.target), schema.notation_with(notation)
+    with open_table(source, delimiter=delimiter, **notation) as reader:
         extra = {name for name in allowed if name not in schema.names}
         there = {name: kind for name, kind in reader.columns.items() if name not in extra}
         schema.check(there, strict=strict, where=reader.name)
-        if target not in reader.columns and labels is None:
-            problem = f"{reader.name} has no column {shown(target)} with the labels: it has {listed(reader.columns)}"
-            raise TableError(f"{problem}; add it, or give a file with --labels")
+        if labels is None:
+            check_columns([target], reader.columns, reader.name, " with the labels (or give --labels)")
         types = {name: type_ or pa.string() for name, type_ in reader.columns.items()} | schema.arrow_types()
-        typed = labels is not None or reader.columns[target] is not None
+        types |= {target: pa.float64()} if target in notation["numbers"] else {}
+        typed = target in notation["numbers"] or labels is not None or reader.columns[target] is not None
         table = pa.Table.from_batches(list(reader.chunks(types)))
     if labels is not None:
         given = read_labels(labels, target, table.num_rows)
@@ -564,7 +595,7 @@ def read_labelled(
     as_written, known = table[target].to_pylist(), set(classes)
     if known.issuperset(text for text in as_written if text is not None):
         return table
-    as_read = class_texts(column_of_text(table[target], decimal=decimal, dayfirst=dayfirst)).tolist()
+    as_read = class_texts(column_of_text(table[target], notation["decimal"], notation["dayfirst"])).tolist()
     texts = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
     position = table.schema.get_field_index(target)
     return table.set_column(position, target, pa.array(texts, pa.string()))
@@ -609,7 +640,7 @@ def class_texts(column: Values) -> NDArray[np.object_]:
     >>> class_texts(pa.chunked_array([[3.0, None, 2.5]])).tolist()
     ['3', None, '2.5']
     """
-    return np.array([_text(value) for value in _plain(column).to_pylist()], dtype=object)
+    return np.array([label_text(value) for value in _plain(column).to_pylist()], dtype=object)
 
 
 def as_column(classes: Sequence[str | None] | AnyArray, kind: str) -> pa.Array:
@@ -646,20 +677,6 @@ _MANY_CLASSES = 20
 """Number of classes up to which a table may have fewer than two rows per class on average."""
 
 
-def check_target(target: str, columns: Collection[str], where: str = "the table") -> None:
-    """Refuse a target that is not a column, and suggest a similar name.
-
-    Examples
-    --------
-    >>> check_target("clas", ["size", "class"])
-    Traceback (most recent call last):
-    demur.columns.frames.TableError: there is no column 'clas' to predict, did you mean 'class'?: ...
-    """
-    if target not in columns:
-        hint = did_you_mean(target, columns)
-        raise TableError(f"there is no column {shown(target)} to predict{hint}: {where} has {listed(columns)}")
-
-
 @dataclass(frozen=True, eq=False)
 class LabelledTable:
     """The rows of a table that have a label, with their labels as text.
@@ -692,7 +709,7 @@ class LabelledTable:
     @classmethod
     def of(cls, table: pa.Table, target: str, name: str = "the table") -> Self:
         """Return the labelled rows of a table, or refuse a target that is missing, empty or no class."""
-        check_target(target, table.column_names, name)
+        check_columns([target], table.column_names, name, " to predict")
         label_type(table[target], target)  # refuses a column that cannot be a target
         labels = class_texts(table[target])
         known = np.array([label is not None for label in labels], dtype=bool)
@@ -744,7 +761,14 @@ def _plain(column: Values) -> Values:
     return column
 
 
-def _text(value: object) -> str | None:
+def label_text(value: object) -> str | None:
+    """Return a label as text; None where it is missing.
+
+    Examples
+    --------
+    >>> label_text(3.0), label_text(True), label_text(float("nan"))
+    ('3', 'true', None)
+    """
     if value is None or value != value:
         return None
     if isinstance(value, bool):

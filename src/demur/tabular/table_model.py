@@ -16,7 +16,7 @@ from demur.costs import check_cost
 from demur.deferral.experts import Expert, check_prices
 from demur.errors import InputError
 from demur.novelty import UNSEEN, Novelty
-from demur.rules import Decision, Rule
+from demur.rules import Decision
 from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
 from demur.tabular.table_files import as_column, class_texts
 
@@ -98,11 +98,7 @@ class TableModel:
     def wrap(
         estimator: Estimator,
         schema: Any,
-        *,
-        target: str | None = None,
-        cost: float | None = None,
-        rule: Rule | None = None,
-        calibrate: Any = None,
+        **options: Any,
     ) -> "TableModel":
         """Return a classifier that was fitted elsewhere as a model of a table, to save, serve, evaluate and report on.
 
@@ -116,15 +112,12 @@ class TableModel:
             data frame or Arrow table, such as :func:`read_table` returns of a CSV file. A classifier that was fitted on
             a data frame takes its columns by their names, and the others are set aside; one that was fitted on a matrix
             takes them in their order.
-        target : str, optional
-            The name of the column with the labels; the schema's target by default, else ``"class"``.
-        cost : float, optional
-            The cost of declining, for a classifier without a reject option; 0.2 by default.
-        rule : Rule, optional
-            A rule instead of Chow's at ``cost``.
-        calibrate : table, optional
-            Labelled rows that the classifier was not trained on, to calibrate its probabilities, and to fit a rule
-            that needs it. Without them its probabilities are used as they are.
+        **options
+            ``target``, the name of the column with the labels: the schema's target by default, else ``"class"``;
+            ``cost``, that of declining, for a classifier without a reject option: 0.2 by default; ``rule``, a
+            :class:`~demur.rules.Rule` instead of Chow's at ``cost``; ``calibrate``, a table of labelled rows that the
+            classifier was not trained on, to calibrate its probabilities, and to fit a rule that needs it. Without
+            them its probabilities are used as they are.
 
         Raises
         ------
@@ -143,7 +136,7 @@ class TableModel:
         """
         from demur.tabular.external_models import wrap_estimator
 
-        return wrap_estimator(estimator, schema, target=target, cost=cost, rule=rule, calibrate=calibrate)
+        return wrap_estimator(estimator, schema, **options)
 
     @property
     def target(self) -> str:
@@ -285,7 +278,7 @@ class TableModel:
         """Decide by a classifier that was fitted elsewhere."""
         from joblib import parallel_config
 
-        from demur.tabular.external_models import REFUSALS, model_input, refusal
+        from demur.tabular.external_models import model_input, refusal
 
         rows = model_input(self.schema, table, self.reads, where)
         if not table.num_rows:  # which many estimators refuse
@@ -295,7 +288,7 @@ class TableModel:
         try:
             with parallel_config(backend="sequential"):  # threads add trees up in any order: the last digits would vary
                 decided: _Decided = self.classifier.decide_and_score(rows, costs)
-        except REFUSALS as error:
+        except Exception as error:  # estimators raise what they like about values that they cannot take
             raise refusal(error, self.classifier, where, first) from error
         return decided
 
@@ -396,10 +389,9 @@ class TableModel:
         outside = unseen[rows] if self.novelty is None else self.novelty.outside(codes[rows])
         for row, cells in zip(rows.tolist(), np.where(novel[rows, None], outside, unseen[rows]), strict=True):
             names = [self.schema.names[k] for k in np.flatnonzero(cells)]
+            words = "; ".join(filter(None, [reasons[row], None if novel[row] else "new category"]))
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            kinds = [reasons[row], None if novel[row] else "new category"]
-            columns = f": {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
-            reasons[row] = "; ".join(kind for kind in kinds if kind) + columns
+            reasons[row] = f"{words}: {', '.join(names[:_MOST_NAMED])}{more}" if names else words
         return reasons
 
     @property

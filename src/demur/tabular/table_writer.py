@@ -28,7 +28,6 @@ _SUFFIXES = {
     ".feather": "arrow",
 }
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
-_DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 
 class TableWriter:
@@ -79,6 +78,8 @@ class TableWriter:
         self._sink: Any = None
         self._columnar: Any = None
         self._schema: pa.Schema | None = None
+        self.delimiter: str | None = None
+        """The delimiter of a .csv file; a comma by default."""
 
     def __enter__(self) -> Self:
         with self._explained():
@@ -127,7 +128,7 @@ class TableWriter:
                 problem = f"rows with the columns {names} follow rows with {first}, or of another type"
                 raise TableError(f"{problem}: write batches with the same columns")
             if self._columnar is None:
-                self._sink.write(_csv_rows(_guarded(batch) if self._guards else batch, _DELIMITERS[self._format]))
+                self._sink.write(_csv_rows(_guarded(batch) if self._guards else batch, self._between))
             else:
                 self._columnar.write(batch)
 
@@ -141,6 +142,10 @@ class TableWriter:
             if self._schema is None:
                 raise TableError("no rows were written: there is nothing to save")
 
+    @property
+    def _between(self) -> str:
+        return "\t" if self._format == "tsv" else self.delimiter or ","
+
     def _begin(self, schema: pa.Schema) -> None:
         self._schema = schema
         if self._format == "parquet":
@@ -152,7 +157,7 @@ class TableWriter:
         else:
             line = io.StringIO()
             names = _guarded(pa.table({"name": schema.names}))["name"].to_pylist() if self._guards else schema.names
-            csv.writer(line, delimiter=_DELIMITERS[self._format], lineterminator="\n").writerow(names)
+            csv.writer(line, delimiter=self._between, lineterminator="\n").writerow(names)
             self._sink.write(line.getvalue().encode())
 
     @contextmanager
@@ -180,7 +185,7 @@ def _format_of(path: Path | None) -> tuple[str, str | None]:
         return "csv", None
     codec = _CODECS.get(path.suffix.lower())
     found = _SUFFIXES.get((path.with_suffix("") if codec else path).suffix.lower())
-    if found is None or (codec and found not in _DELIMITERS):
+    if found is None or (codec and found not in ("csv", "tsv")):
         raise TableError(
             f"{shown(path.name)} does not end in a known format: use one of {', '.join(_SUFFIXES)}; only text "
             "can be compressed"

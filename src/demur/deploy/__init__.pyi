@@ -1,0 +1,10 @@
+from .model_folder import ModelVersionWarning as ModelVersionWarning
+from .model_folder import load as load
+from .model_folder import save as save
+from .model_parts import ModelFileError as ModelFileError
+from .monitored_tables import MonitoredTables as MonitoredTables
+from .monitoring import Alarm as Alarm
+from .monitoring import Monitor as Monitor
+from .monitoring import Reference as Reference
+from .monitoring import risk_sequence as risk_sequence
+from .web_service import create_app as create_app
