@@ -1,7 +1,9 @@
 """Intents of CLINC150 with out-of-scope rows: accuracy in scope, AUROC of out-of-scope detection, and the mean cost.
 
 Declining costs c, a wrong answer 1, and every answer to an out-of-scope row is wrong. The model is
-``RejectOption("auto")`` with all its defaults but the time budget; nothing is chosen on the test rows.
+``RejectOption("auto")`` with all its defaults; nothing is chosen on the test rows. Out-of-scope rows to learn from are
+those of the training and validation files. Seconds of the fit are of the processor and of the clock, and those of one
+row of the processor.
 """
 
 import argparse
@@ -18,6 +20,8 @@ from demur import RejectOption
 
 _COSTS = (0.1, 0.3)
 _OUTSIDE = "oos"
+_SERVED = 100
+"""Rows that are decided one by one."""
 
 
 def main(arguments: list[str]) -> None:
@@ -28,7 +32,7 @@ def main(arguments: list[str]) -> None:
         default=Path(os.environ.get("DEMUR_DATA", "data")) / "text",
         help="folder with clinc150_train.csv.gz, clinc150_val.csv.gz and clinc150_test.csv.gz",
     )
-    parser.add_argument("--time-budget", type=float, default=150.0, help="seconds of each training; 0 for no limit")
+    parser.add_argument("--time-budget", type=float, default=90.0, help="seconds of each training; 0 for no limit")
     parser.add_argument("--classes", type=int, help="use this many intents only")
     given = parser.parse_args(arguments)
     if not (given.data / "clinc150_train.csv.gz").exists():
@@ -40,7 +44,10 @@ def main(arguments: list[str]) -> None:
         train, val, test = (part[part["intent"].isin(kept)] for part in (train, val, test))
     inside = train[train["intent"] != _OUTSIDE]
     learned = pd.concat([train, val[val["intent"] == _OUTSIDE]])
-    print(f"{'':44}accuracy  AUROC  {'  '.join(f'J({c:g})' for c in _COSTS)}  fit (s)  a row (ms)")
+    print(
+        f"{'':44}accuracy  AUROC  {'  '.join(f'J({c:g})' for c in _COSTS)}  processor (s)  clock (s)  a row (ms)",
+        flush=True,
+    )
     with mock.patch("demur.estimators.text_features.is_installed", return_value=False):
         _line("no extra package, no out-of-scope rows", inside, test, given.time_budget)
     _line("with demur[text]", inside, test, given.time_budget)
@@ -49,17 +56,18 @@ def main(arguments: list[str]) -> None:
 
 def _line(words: str, train: pd.DataFrame, test: pd.DataFrame, budget: float) -> None:
     """Train, decide for the test rows, and print the figures."""
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     model = RejectOption("auto", time_budget=budget or None, out_of_scope=_OUTSIDE)
     model.fit(train[["text"]], train["intent"])
-    seconds = time.perf_counter() - started
+    seconds, used = time.perf_counter() - started, time.process_time() - used
     true, outside = test["intent"].to_numpy(), (test["intent"] == _OUTSIDE).to_numpy()
     found = model.decide(test[["text"]])
     wrong = model.classes_[found.label] != true
     costs = [np.where(found.confidence > 1 - c, wrong, c).mean() for c in _COSTS]
-    started = time.perf_counter()
-    for row in range(20):
+    before = time.process_time()
+    for row in range(_SERVED):
         model.decide(test[["text"]].iloc[row : row + 1])
-    each = (time.perf_counter() - started) / 20
+    each = (time.process_time() - before) / _SERVED
     figures = f"{1 - wrong[~outside].mean():8.4f}  {roc_auc_score(~outside, found.in_scope):.4f}  "
-    print(f"{words:44}{figures}{'  '.join(f'{cost:.4f}' for cost in costs)}  {seconds:7.0f}  {1000 * each:10.1f}")
+    costs_written = "  ".join(f"{cost:.4f}" for cost in costs)
+    print(f"{words:44}{figures}{costs_written}  {used:13.0f}  {seconds:9.0f}  {1000 * each:10.1f}", flush=True)

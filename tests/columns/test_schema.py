@@ -72,6 +72,13 @@ def test_free_text_is_a_column_of_text_unless_a_frame_says_category():
     assert [column.kind for column in Schema.from_frame(typed).columns] == ["category"]
 
 
+def test_text_of_a_script_without_spaces_is_text():
+    texts = [f"我想查询第{i}号账单的付款金额" for i in range(300)]
+    assert [column.kind for column in Schema.from_frame(pa.table({"x": texts})).columns] == ["text"]
+    names = [f"{a}{b}" for a in "王李张刘陈杨黄" for b in "伟芳娜敏静丽强磊军洋"]
+    assert not learn_one(names)[0].text.any()
+
+
 def test_short_text_is_text_if_it_is_named_and_missing_text_is_empty():
     table = pa.table({"x": ["yes", "no", None, "yes"], "size": [1.0, 2.0, 3.0, 5.0]})
     schema = Schema.learn(table, text=["x"])

@@ -179,7 +179,7 @@ def test_candidates_are_shortened_to_fit_in(slow, clock, noisy, budget):
 def test_without_a_budget_nothing_is_shortened(slow, noisy):
     model = AutoClassifier(time_budget=None, random_state=0).fit(*noisy)
     assert {n_trees for _, n_trees in slow} == {100}
-    assert not any("shortened" in one.outcome for one in model.tried_)
+    assert not any("cut short" in one.outcome for one in model.tried_)
 
 
 def test_where_no_time_is_left_a_candidate_is_left_out(slow, noisy):
@@ -239,7 +239,7 @@ def test_the_last_fit_is_no_surer_than_those_that_it_is_calibrated_by(estimator,
 def test_networks_keep_to_the_time_that_is_left(noisy):
     """Next to none: they stop after a step, and the blend still works."""
     model = AutoClassifier(("nn",), time_budget=1e-3, random_state=0).fit(*noisy)
-    assert "shortened" in model.tried_[0].outcome
+    assert "cut short" in model.tried_[0].outcome
     assert np.isfinite(model.predict_proba(noisy[0])).all()
 
 
@@ -389,7 +389,7 @@ def test_boosting_survives_a_class_of_two_rows(data_folder):
     rows = np.random.RandomState(0).permutation(len(y))
     train, test = rows[:2800], rows[2800:]
     [boosting] = [candidate for candidate in CANDIDATES if candidate.key == "hgb"]
-    task = candidates.Task(2800, np.zeros(X.shape[1], dtype=bool), 0, None, smallest_class=2)
+    task = candidates.Task(2800, np.zeros(X.shape[1], dtype=bool), 0, None, smallest_class=2, n_other=X.shape[1])
     model = boosting.make(task).set_params(max_iter=100).fit(X[train], y[train])
     assert (model.predict(X[test]) != y[test]).mean() < 0.02
 

@@ -151,7 +151,7 @@ def test_a_candidate_of_auto_is_blended_saved_and_keeps_its_time(name, monkeypat
     demur.save(option, tmp_path / "model")
     np.testing.assert_array_equal(demur.load(tmp_path / "model").predict_proba(codes), option.predict_proba(codes))
     short = AutoClassifier((name,), time_budget=1e-3, random_state=0).fit(codes, y)
-    assert "shortened" in short.tried_[0].outcome
+    assert "cut short" in short.tried_[0].outcome
 
 
 def test_without_the_library_a_candidate_is_left_out_and_a_model_says_what_to_install(monkeypatch):

@@ -44,7 +44,7 @@ def test_a_device_that_is_not_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert resolve_device("cuda:1") == torch.device("cuda", 1)
-    with pytest.raises(InputError, match=r"'cuda:2' is not there: PyTorch sees 2 CUDA GPU\(s\), numbered from 0"):
+    with pytest.raises(InputError, match=r"'cuda:2' is not available: PyTorch sees 2 CUDA GPU\(s\), numbered from 0"):
         resolve_device("cuda:2")
 
 

@@ -140,11 +140,11 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
     facts, sentences = model.facts, [*model.schema.describe()]
     counts = sorted(facts["classes"].items(), key=lambda item: -item[1])
     special = {
-        "set aside for the rule": facts.get("rows_for_the_rule"),
-        "out of scope": facts.get("out_of_scope", {}).get("rows"),
-        "without a label, left out": facts.get("rows_without_label"),
+        "of them out of scope": facts.get("out_of_scope", {}).get("rows"),
+        "more set aside for the rule": facts.get("rows_for_the_rule"),
+        "more without a label, left out": facts.get("rows_without_label"),
     }
-    more = "".join(f"; {number:,} more {words}" for words, number in special.items() if number)
+    more = "".join(f"; {number:,} {words}" for words, number in special.items() if number)
     say(f"{data}: trained on {counted(facts['rows'], 'row', 'rows')} of {len(counts):,} classes{more}.")
     named = ", ".join(f"{_printable(name)} ({count:,})" for name, count in counts[:_MOST_CLASSES])
     more = f", and {len(counts) - _MOST_CLASSES:,} more" if len(counts) > _MOST_CLASSES else ""

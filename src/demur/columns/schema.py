@@ -429,6 +429,7 @@ class Schema:
 _MANY_ROWS = 20  # in fewer rows, all values differ or rise by chance
 _LONG_TEXT = 40
 _MANY_WORDS = 5
+_WORD_ENDS = r" |\p{Han}|\p{Hiragana}|\p{Katakana}|\p{Thai}"  # scripts without spaces: a word for each character
 _IDENTIFIER = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|key|index)$|[a-z](?:Id|ID|Key|Uuid|UUID)$")
 # 1,5 and 1.234,5 and $1,200 and 12 % and 31/12/2024
 _NUMBER_AS_TEXT = r"^[-+]?\s*[$€£¥]?\s*\d[\d., '_]*\s*[%$€£¥]?$|^\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|^0[xX][0-9a-fA-F]+$"
@@ -502,7 +503,7 @@ def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
             examples = listed(distinct.slice(0, 2).to_pylist())
             return f"its values are numbers or dates, but not written as 1.5 or 2024-12-31, such as {examples}"
         length = pc.mean(pc.utf8_length(distinct)).as_py()
-        words = pc.mean(pc.count_substring(distinct, " ")).as_py() + 1
+        words = pc.mean(pc.count_substring_regex(distinct, _WORD_ENDS)).as_py() + 1
         if (length >= _LONG_TEXT or words >= _MANY_WORDS) and 2 * len(distinct) > n_valid:
             return _FREE_TEXT
     all_different = len(distinct) == n_valid and n_valid > 1

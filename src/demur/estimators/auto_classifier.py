@@ -311,13 +311,22 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     def _blend(self, search: CandidateSearch, wanted: Sequence[CandidateModel], encoded: Encoded) -> None:
         fitted = search.run(wanted)
         rows, weight = search.held_out_rows, search.held_out_weight
-        weights = mixture_weights([one.true_class for one in fitted], weight)
-        members = [(one, share) for one, share in zip(fitted, weights, strict=True) if share]
+        of_truth = [one.true_class for one in fitted]
+        weights = np.array(mixture_weights(of_truth, weight))
+        if encoded.texts is not None:
+            # Of networks a row shows the one that has not seen it. For text their ensemble is much better than that, so
+            # that the models that improve the blend get half of equal shares.
+            kept = np.flatnonzero(weights)
+            weights[kept] = mixture_weights([of_truth[k] for k in kept], weight, len(rows) / len(kept))
+        shares = weights.tolist()
+        members = [(one, share) for one, share in zip(fitted, shares, strict=True) if share]
         mixture = sum(share * one.proba for one, share in members)
         self.scaling_ = TemperatureScaling().fit(mixture, search.y[rows], weight)
         self.held_out_rows_, self.held_out_proba_ = rows, self.scaling_.transform(mixture)
         warn_if_uninformative(self.held_out_proba_, search.y[rows], weight)
-        self.dense_ = dense_view(self.encoding_.categorical).fit(search.codes)
+        self.dense_: Any = None  # a dense view of text alone stays as it is
+        if search.task.n_other:
+            self.dense_ = dense_view(self.encoding_.categorical, search.task.n_text).fit(search.codes)
         self.numbers_ = search.numbers
         self.beside_text_ = search.other_view(np.arange(len(search.y))) if encoded.texts is not None else None
         views = self._views(encoded, {one.candidate.view for one, _ in members if one.model is None})
@@ -328,7 +337,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         self.weights_ = tuple(share for _, share in members)
         self.scalings_ = tuple(one.scaling for one, _ in members)
         self.views_ = tuple(one.candidate.view for one, _ in members)
-        reports = {one.candidate.name: one.report(share, weight) for one, share in zip(fitted, weights, strict=True)}
+        reports = {one.candidate.name: one.report(share, weight) for one, share in zip(fitted, shares, strict=True)}
         left_out = {one.name: Tried(one.name, 0.0, None, None, 0.0, "left out: no time was left") for one in wanted}
         self.tried_ = tuple((left_out | reports).values())
 
@@ -387,14 +396,17 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
                 return [one for one in installed if one.view != "text"]
             # Forests and trees for each class are slow and weak on hundreds of numbers that each say little.
             boosting = "lgbm" if is_installed("lightgbm") else "hgb"
-            keys = ("text", "lr", *([boosting] if encoding.n_other else []), "nn")
-            return [one for key in keys for one in installed if one.key == key]
+            shares = {"text": 3.0, "lr": 3.0, **({boosting: 1.5} if encoding.n_other else {}), "nn": 3.0}
+            return [replace(one, share=shares[key]) for key in shares for one in installed if one.key == key]
         known = [one for one in map(candidate_named, dict.fromkeys(self.candidates)) if one is not None]
         if not known or len(known) < len(set(self.candidates)):
             names = ", ".join(f"{one.name} ({one.key})" for one in CANDIDATES)
             raise InputError(f"candidates must be some of {names}; got {self.candidates!r}.")
         if encoding is not None and encoding.dense_text is None and any(one.view == "text" for one in known):
-            raise InputError("the candidate 'text' needs a column of text: choose other candidates.")
+            raise InputError(
+                "the candidate 'text' needs a column of text, with long texts that mostly differ: choose other "
+                "candidates, or give an array and text_features."
+            )
         missing = [one.name for one in known if not one.is_installed]
         if missing:
             raise MissingExtraError(f"the candidate {missing[0]!r} needs a package: pip install demur[boost]")
@@ -452,24 +464,26 @@ def _one_fold(fold: Fold, block: NDArray[np.int64]) -> Fold:
 
 
 _SMALLEST = 1e-12
-_PRIOR = 2.0
-"""Rows that the prior gives to each model."""
 _LEAST = 0.02
 """Models with a smaller weight are left out."""
 
 
-def mixture_weights(true_class_proba: Sequence[ArrayLike], sample_weight: ArrayLike | None = None) -> tuple[float, ...]:
+def mixture_weights(
+    true_class_proba: Sequence[ArrayLike], sample_weight: ArrayLike | None = None, prior: float = 2.0
+) -> tuple[float, ...]:
     """Return the weights of the mixture of models that has the least log loss, with a prior that favours equal weights.
 
     The log loss of a mixture is convex in the weights, and expectation maximisation finds its minimum. It depends on
     the probabilities of the true classes only. There are as many weights as models, so they overfit little: by about
-    (models - 1) / (2 rows). A Dirichlet prior of two rows per model keeps few rows from excluding a model.
+    (models - 1) / (2 rows). A Dirichlet prior keeps few rows from excluding a model.
 
     Parameters
     ----------
     true_class_proba : sequence of arrays of shape (n,)
         For each model, its out-of-fold probability of the true class of each row.
     sample_weight : array of shape (n,), optional
+    prior : float
+        Rows that the prior gives to each model.
 
     Examples
     --------
@@ -483,12 +497,12 @@ def mixture_weights(true_class_proba: Sequence[ArrayLike], sample_weight: ArrayL
     shares = np.full(len(columns), 1 / len(columns))
     for _ in range(2000):
         of_row = shares[:, None] * columns
-        claimed = (of_row / of_row.sum(0)) @ rows + _PRIOR
+        claimed = (of_row / of_row.sum(0)) @ rows + prior
         after = claimed / claimed.sum()
         moved = np.abs(after - shares).max()
         shares = after
         if moved < 1e-6:
             break
-    floor = _PRIOR / (rows.sum() + _PRIOR * len(columns))
+    floor = prior / (rows.sum() + prior * len(columns))
     shares = np.where(shares - floor < _LEAST, 0.0, shares) if (shares - floor).max() >= _LEAST else shares
     return tuple((shares / shares.sum()).tolist())

@@ -27,13 +27,13 @@ from demur.novelty import FEWEST_ROWS, UNSEEN, Novelty, check_rate
 from demur.rules import Decision
 from demur.workers import progress_bar
 
-__all__ = ["CodedLabels", "FeaturesOfEstimator", "fit_clone", "joined", "out_of_fold_proba"]
-
 if TYPE_CHECKING:
     from demur.columns import Schema
 
 __all__ = [
+    "CodedLabels",
     "Examples",
+    "FeaturesOfEstimator",
     "KnownRows",
     "RejectingClassifier",
     "TrainsNetworks",
@@ -43,8 +43,11 @@ __all__ = [
     "checked_labels",
     "choose_reject_label",
     "filled_up",
+    "fit_clone",
     "is_frame",
     "is_numeric",
+    "joined",
+    "out_of_fold_proba",
     "proba_of",
     "row_weights",
 ]
@@ -466,7 +469,7 @@ def _comparable(X: Features) -> "tuple[Schema | None, NDArray[np.float64]] | Non
 
             table = as_table(X)
             schema = Schema.from_frame(table)
-            return schema, schema.encode(table)
+            return None if schema.text.all() else (schema, schema.encode(table))  # text is for the scope
     except (TypeError, ValueError, UserError):  # no table, or one that holds something else
         pass
     return None

@@ -36,7 +36,7 @@ from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.splitting import Fold, usable_folds
 from demur.estimators.text_features import Ngrams, beside, top_score
 from demur.training import PeriodicEmbeddings, TabularTraining
-from demur.workers import free_cores, on_workers
+from demur.workers import free_cores, n_cores, on_workers
 
 __all__ = [
     "CANDIDATES",
@@ -74,7 +74,12 @@ class Task:
     random_state: int
     n_jobs: int | None
     smallest_class: int
-    n_other: int = 0
+    n_other: int
+
+    @property
+    def n_text(self) -> int:
+        """The number of columns of the dense view of text."""
+        return len(self.categorical) - self.n_other
 
 
 @dataclass(frozen=True)
@@ -111,17 +116,24 @@ class CandidateModel:
         return self.view == "numbers"
 
     @property
+    def is_linear(self) -> bool:
+        """Whether its fits run on one thread, so that folds are fitted side by side."""
+        return self.key in ("lr", "text")
+
+    @property
     def is_installed(self) -> bool:
         """Whether it can be trained here."""
         return self.library is None or is_installed(self.library)
 
 
-def dense_view(categorical: NDArray[np.bool_]) -> ColumnTransformer:
+def dense_view(categorical: NDArray[np.bool_], n_text: int = 0) -> ColumnTransformer:
     """Return a transformer of codes into numbers on one scale: indicators of categories, missing values imputed.
 
-    That a value was missing becomes a column of its own; rare categories share one.
+    That a value was missing becomes a column of its own; rare categories share one. The last ``n_text`` columns, a
+    dense view of text, stay as they are.
     """
-    return _view(categorical, make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler()))
+    numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
+    return _view(categorical, numbers, n_text)
 
 
 def numbers_view(categorical: NDArray[np.bool_]) -> ColumnTransformer:
@@ -129,16 +141,22 @@ def numbers_view(categorical: NDArray[np.bool_]) -> ColumnTransformer:
     return _view(categorical, "passthrough")
 
 
-def _view(categorical: NDArray[np.bool_], numbers: Any) -> ColumnTransformer:
+def _view(categorical: NDArray[np.bool_], numbers: Any, n_text: int = 0) -> ColumnTransformer:
     indicators = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=50, sparse_output=False)
-    return ColumnTransformer(
-        [("numbers", numbers, np.flatnonzero(~categorical)), ("categories", indicators, np.flatnonzero(categorical))]
-    )
+    columns = np.arange(len(categorical))
+    text = columns >= len(columns) - n_text
+    parts: list[Any] = [
+        ("numbers", numbers, columns[~categorical & ~text]),
+        ("categories", indicators, columns[categorical]),
+        ("text", "passthrough", columns[text]),
+    ]
+    return ColumnTransformer([part for part in parts if len(part[2])])
 
 
 _TREES = 300
 _ITERATIONS = 100
-_EPOCHS = 100
+_EPOCHS, _TEXT_EPOCHS = 100, 40
+"""Epochs of networks, of 64 in their recipe; on a dense view of text more of them take longer and help no more."""
 _FEW_ROWS, _VERY_FEW_ROWS = 5_000, 1_000
 """Rows up to which two, and three, networks are trained for each fold."""
 
@@ -427,7 +445,6 @@ class CandidateSearch:
                 continue
             seconds = left * candidate.share / sum(one.share for one in wanted[position:])
             fit = self._fit_networks if candidate.is_network else self._cross_fit
-            fit = self._fit_text if candidate.view == "text" else fit
             self._fitted.append(fit(candidate, seconds))
             self._fitted[-1].seconds = time.monotonic() - started
         return self._fitted
@@ -463,46 +480,41 @@ class CandidateSearch:
         if candidate.view == "codes":  # scikit-learn's histograms fail on a column without any value
             X = np.where(np.isnan(X).all(axis=0), 0.0, X)
         done = fit_in_pieces(model, X, self.y[rows], weight, seconds, at_most)
+        if candidate.view == "text":  # in this order of memory a product with a sparse row copies nothing
+            model.coef_ = np.asfortranarray(model.coef_, dtype=np.float32)
         return model, done, time.monotonic() - started
 
     def _cross_fit(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
-        """Fit fold by fold; the slice is for these and for one more fit, on all rows."""
-        ends, n_fits, last_fit = time.monotonic() + seconds, len(self.folds) + 1, 0.0
-        share, probas, trained = 1.0, [], 1.0
-        for number, (train, test) in enumerate(self.folds):
-            if number == 0 and np.isfinite(seconds) and len(train) > _MANY_ROWS:
-                share = self._affordable_share(candidate, train, seconds / n_fits)
-            rows, each = self._sample(train, share), (ends - time.monotonic()) / (n_fits - number)
-            model, done, last_fit = self._fit(candidate, self._view(candidate, number, rows), rows, each)
-            trained = min(trained, done)
-            probas.append(proba_of(model, self._view(candidate, number, test), np.arange(self.n_classes)))
-            self._advance(100 / len(self.folds), candidate.name)
-        return self._calibrated(candidate, np.concatenate(probas), trained, share, None, last_fit)
+        """Fit the folds; the slice is for these and for one more fit, on all rows."""
+        ends, n_fits, n_folds = time.monotonic() + seconds, len(self.folds) + 1, len(self.folds)
+        side_by_side, is_text = candidate.is_linear and n_folds > 1, candidate.view == "text"
+        n_workers, share = n_cores() if side_by_side else 1, 1.0
+        if np.isfinite(seconds) and len(self.folds[0][0]) > _MANY_ROWS:
+            share = self._affordable_share(candidate, self.folds[0][0], seconds / n_fits)
+
+        def of_fold(number: int) -> tuple[Any, Any, float, float]:
+            train, test = self.folds[number]
+            rows, each = self._sample(train, share), n_workers * (ends - time.monotonic()) / (n_fits - number)
+            seen, unseen = self._views(candidate, number, rows, test)
+            model, done, taken = self._fit(candidate, seen, rows, each)
+            self._advance(100 / n_folds, candidate.name)
+            top = top_score(model, unseen) if is_text else None
+            return proba_of(model, unseen, np.arange(self.n_classes)), top, done, taken
+
+        numbers = range(n_folds)
+        found = on_workers(of_fold, numbers) if side_by_side else [of_fold(number) for number in numbers]
+        probas, tops, trained, taken = zip(*found, strict=True)
+        fitted = self._calibrated(candidate, np.concatenate(probas), min(trained), share, None, max(taken))
+        fitted.top = np.concatenate(tops) if is_text else None
+        return fitted
 
     def _affordable_share(self, candidate: CandidateModel, train: NDArray[np.int64], seconds: float) -> float:
         """Return which share of the rows can be trained on in this time, by training on few of them first."""
         few = self._sample(train, max(0.02, 2000 / len(train)))
-        _, done, taken = self._fit(candidate, self._view(candidate, 0, few), few, _PROBE_SHARE * seconds)
+        view = self._views(candidate, 0, few, few[:1])[0]
+        _, done, taken = self._fit(candidate, view, few, _PROBE_SHARE * seconds)
         forecast = max(taken, 1e-9) / max(done, 1e-9) * len(train) / len(few)
         return float(np.clip(0.8 * seconds / forecast, len(few) / len(train), 1.0))
-
-    def _fit_text(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
-        """Fit the folds side by side, each with n-grams of its own."""
-        assert self.texts is not None
-        every, texts, other = np.arange(self.n_classes), self.texts, self.codes[:, : self.task.n_other]
-
-        def of_fold(fold: Fold) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-            train, _ = fold
-            ngrams, dense = Ngrams().fit(texts[train]), self.other_view(train)
-            seen, unseen = (beside(ngrams.transform(texts[rows]), dense, other[rows]) for rows in fold)
-            model, _, taken = self._fit(candidate, seen, train, seconds)
-            self._advance(100 / len(self.folds), candidate.name)
-            return proba_of(model, unseen, every), top_score(model, unseen), taken
-
-        probas, tops, times = zip(*on_workers(of_fold, self.folds), strict=True)
-        fitted = self._calibrated(candidate, np.concatenate(probas), 1.0, 1.0, None, max(times))
-        fitted.top = np.concatenate(tops)
-        return fitted
 
     def other_view(self, rows: NDArray[np.int64]) -> ColumnTransformer | None:
         """Return what turns the columns beside text into numbers on one scale, learned from some rows."""
@@ -515,7 +527,8 @@ class CandidateSearch:
         n_train = len(self.folds[0][0])
         n_members = max(len(self.folds) * _members_per_fold(n_train), 2)
         usual = recipe_for(n_train)
-        recipe = recipe_for(n_train, epochs=max(1, round(usual.epochs * _EPOCHS / 64)))
+        epochs = _TEXT_EPOCHS if self.task.n_text else _EPOCHS
+        recipe = recipe_for(n_train, epochs=max(1, round(usual.epochs * epochs / 64)))
         total, name, model = n_members * recipe.epochs, candidate.name, candidate.make(self.task)
         seeds = np.random.RandomState(self.task.random_state).randint(np.iinfo(np.int32).max, size=n_members)
         train = train_for_tables(
@@ -526,9 +539,9 @@ class CandidateSearch:
         grid = grid_of("ce", self.n_classes, 0.02, 0.2)
         found = fit_fold_networks(data, grid, seeds.tolist(), self.n_classes, 0.2, train)
         run = cast(TabularTraining, found.run)
-        epochs = recipe.epochs if run.complete else np.isfinite(run.training_loss).sum(1).mean()
+        done = recipe.epochs if run.complete else np.isfinite(run.training_loss).sum(1).mean()
         model.adopt(found, numbers.shape[1], self.n_classes)
-        return self._calibrated(candidate, found.held_out.scores, epochs / recipe.epochs, 1.0, model, 0.0)
+        return self._calibrated(candidate, found.held_out.scores, done / recipe.epochs, 1.0, model, 0.0)
 
     def _calibrated(
         self,
@@ -545,13 +558,27 @@ class CandidateSearch:
         true_class = proba[np.arange(len(labels)), labels]
         return CrossFitted(candidate, scaling, proba, true_class, float(trained), share, model, last_fit)
 
-    def _view(self, candidate: CandidateModel, fold: int, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return what the candidate sees of some rows; the candidates share the encoder that each fold learns."""
+    def _views(
+        self, candidate: CandidateModel, fold: int, train: NDArray[np.int64], test: NDArray[np.int64]
+    ) -> tuple[Any, Any]:
+        """Return what the candidate sees of rows to train on and of rows to predict; each fold learns its own view."""
+        if candidate.view == "text":
+            assert self.texts is not None
+            ngrams, other = Ngrams().fit(self.texts[train]), self.other_view(train)
+            n_other = self.task.n_other
+            found: list[Any] = [
+                beside(ngrams.transform(self.texts[rows]), other, self.codes[rows, :n_other]) for rows in (train, test)
+            ]
+            return found[0], found[1]
         if candidate.view == "codes":
-            return self.codes[rows]
+            return self.codes[train], self.codes[test]
         if fold not in self._dense_of_fold:
-            self._dense_of_fold[fold] = dense_view(self.task.categorical).fit(self.codes[self.folds[fold][0]])
-        return np.asarray(self._dense_of_fold[fold].transform(self.codes[rows]), dtype=np.float64)
+            self._dense_of_fold[fold] = dense_view(self.task.categorical, self.task.n_text).fit(
+                self.codes[self.folds[fold][0]]
+            )
+        dense = self._dense_of_fold[fold]
+        found = [np.asarray(dense.transform(self.codes[rows]), dtype=np.float64) for rows in (train, test)]
+        return found[0], found[1]
 
     def _sample(self, rows: NDArray[np.int64], share: float) -> NDArray[np.int64]:
         """Return a share of the rows at random, with at least one of every class."""

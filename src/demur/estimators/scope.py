@@ -123,7 +123,7 @@ class Scope:
             head = LogisticRegression(class_weight="balanced").fit(
                 (np.concatenate([scores, theirs]) - center) / scale, np.repeat([1, 0], [len(scores), len(theirs)])
             )
-        usual = np.sort(_unusual((scores - center) / scale))
+        usual = np.sort(_total((scores - center) / scale))
         return cls(share, kept, of_kept, points_out, linear, head, center, scale, usual)
 
     def probability(self, rows: ScopeInput) -> Floats:
@@ -134,7 +134,7 @@ class Scope:
         if self.head is not None:
             log_odds = self.head.decision_function(scores) + np.log((1 - self.share) / self.share)
             return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -500, 500))))
-        at_least = np.searchsorted(self.usual, _unusual(scores), side="right")
+        at_least = np.searchsorted(self.usual, _total(scores), side="right")
         u = (at_least + 1) / (len(self.usual) + 1)
         return np.asarray((1 - self.share) / (1 - self.share + self.share * _SHAPE * u ** (_SHAPE - 1)))
 
@@ -167,9 +167,12 @@ class Scope:
         return found
 
 
-def _unusual(scores: Floats) -> Floats:
-    """Return the sum of the scores; the score of a linear model takes the place of the log odds."""
-    return np.asarray((scores[:, 1:3] if scores.shape[1] > 2 else scores).sum(axis=1))
+def _total(scores: Floats) -> Floats:
+    """Return the sum of the scores. For text, the score of the linear model takes the place of the log odds.
+
+    The weight of the distance was chosen on the validation rows of CLINC150, with and without embeddings.
+    """
+    return np.asarray(scores[:, 1] + 0.7 * scores[:, 2] if scores.shape[1] > 2 else scores.sum(axis=1))
 
 
 def _distances(points: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:

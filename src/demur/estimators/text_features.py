@@ -24,13 +24,34 @@ _MANY_ROWS = 1_000
 """Rows from which a character n-gram must occur in two of them."""
 _MOST_TERMS = 1 << 16
 """The most words and pairs of words, and the most character n-grams; the most frequent are kept."""
+_MOST_CHARACTERS = 1_000
+"""Characters of which character n-grams are counted; longer texts have enough words."""
+_MOST_LEARNED = 30_000
+"""The most texts that the axes are learned from."""
 _AXES = 256
+_LENGTH = 10.0
+"""The length of a row of the dense view: at this one the penalty of a logistic regression suits text best."""
 _ROWS_PER_AXIS = 10
 """Training texts for each axis; with few more texts than axes, the axes would fit these texts and no others."""
 
 
+_PARTS: tuple[dict[str, Any], ...] = (
+    {"ngram_range": (1, 2)},
+    {"ngram_range": (2, 5), "analyzer": "char_wb"},
+)
+
+
+def _read(texts: Texts) -> tuple[Any, Any]:
+    """Return what words and what characters are taken from."""
+    return texts, [text[:_MOST_CHARACTERS] for text in texts]
+
+
+def _vectorizer(**settings: Any) -> TfidfVectorizer:
+    return TfidfVectorizer(sublinear_tf=True, dtype=np.float32, **settings)
+
+
 class Ngrams:
-    """Word 1-2-grams and character 2-5-grams, weighted by tf-idf.
+    """Word 1-2-grams, and character 2-5-grams of the first 1,000 characters, weighted by tf-idf.
 
     Examples
     --------
@@ -41,48 +62,37 @@ class Ngrams:
 
     def fit(self, texts: Texts) -> Self:
         """Learn the n-grams."""
-        shared: dict[str, Any] = {"sublinear_tf": True, "max_features": _MOST_TERMS, "dtype": np.float32}
-        rarest = 2 if len(texts) >= _MANY_ROWS else 1
-        self.parts_ = (
-            TfidfVectorizer(ngram_range=(1, 2), **shared),
-            TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), min_df=rarest, **shared),
-        )
-        for part in self.parts_:
-            part.fit([*texts, "text", "text"])  # a table of empty texts has n-grams as well
+        words, characters = (_vectorizer(max_features=_MOST_TERMS, **part) for part in _PARTS)
+        characters.set_params(min_df=2 if len(texts) >= _MANY_ROWS else 1)
+        self.parts_ = (words, characters)
+        for part, read in zip(self.parts_, _read(texts), strict=True):
+            part.fit([*read, "text", "text"])  # a table of empty texts has n-grams as well
         return self
 
     def transform(self, texts: Texts) -> sparse.csr_matrix:
         """Return the weights, a row for each text."""
-        return sparse.csr_matrix(sparse.hstack([part.transform(texts) for part in self.parts_], format="csr"))
+        found = [part.transform(read) for part, read in zip(self.parts_, _read(texts), strict=True)]
+        return sparse.csr_matrix(sparse.hstack(found, format="csr"))
 
     def __getstate__(self) -> dict[str, Any]:
         # An archive stores arrays well, and a dictionary of 50,000 terms badly.
-        stored = [(part.get_feature_names_out().astype(str), part.idf_) for part in getattr(self, "parts_", ())]
-        return {
-            f"{name}_{k}": array for k, pair in enumerate(stored) for name, array in zip(_STORED, pair, strict=True)
-        }
+        parts = getattr(self, "parts_", ())
+        return {"stored": [(part.get_feature_names_out().astype(str), part.idf_) for part in parts]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if not state:
-            return
-        settings: tuple[dict[str, Any], ...] = ({"ngram_range": (1, 2)}, {"ngram_range": (2, 5), "analyzer": "char_wb"})
         parts = []
-        for k, own in enumerate(settings):
-            terms, idf = (state[f"{name}_{k}"] for name in _STORED)
-            part = TfidfVectorizer(sublinear_tf=True, dtype=np.float32, vocabulary=terms.tolist(), **own)
+        for own, (terms, idf) in zip(_PARTS, state["stored"], strict=False):  # none where it was not fitted
+            part = _vectorizer(vocabulary=terms.tolist(), **own)
             part.idf_ = idf
             parts.append(part)
         self.parts_ = tuple(parts)
-
-
-_STORED = ("terms", "idf")
 
 
 @dataclass(frozen=True, eq=False)
 class DenseText:
     """A dense view of texts: a truncated SVD of their n-grams, and static embeddings if ``demur[text]`` is installed.
 
-    Both parts of a row have length 1 / sqrt(2), and an only part length 1, so that distances are those of cosines.
+    Rows have length 10, to which both parts contribute alike: distances are those of cosines.
 
     Parameters
     ----------
@@ -96,7 +106,7 @@ class DenseText:
     --------
     >>> texts = np.array(["open the door", "close the door", "play a song"] * 9, dtype=object)
     >>> points = DenseText.learn(texts, embeddings=None).transform(texts[:3])
-    >>> (points @ points.T).round(1) + 0.0
+    >>> (points @ points.T / 100).round(1) + 0.0
     array([[1., 1., 0.],
            [1., 1., 0.],
            [0., 0., 1.]])
@@ -110,7 +120,7 @@ class DenseText:
     def learn(cls, texts: Texts, embeddings: str | None = "auto") -> Self:
         """Learn from training texts; labels are not used."""
         ngrams = Ngrams().fit(texts)
-        weights = ngrams.transform(texts)
+        weights = ngrams.transform(texts[:: -(-len(texts) // _MOST_LEARNED)])
         n_axes = max(2, min(_AXES, len(texts) // _ROWS_PER_AXIS, weights.shape[1] - 1))
         # One power iteration: five take twice the time and are no better for classification.
         axes = randomized_svd(weights, n_axes, n_iter=1, random_state=0)[2].T
@@ -127,7 +137,7 @@ class DenseText:
         parts = [normalize(weights @ self.axes)]
         if self.embeddings is not None:
             parts.append(_embedded(texts))
-        return np.hstack(parts).astype(np.float64) / np.sqrt(len(parts)), weights
+        return np.hstack(parts).astype(np.float64) * (_LENGTH / np.sqrt(len(parts))), weights
 
 
 def beside(weights: sparse.csr_matrix, dense: Any, codes: NDArray[np.float64]) -> sparse.csr_matrix:

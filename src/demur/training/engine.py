@@ -269,8 +269,8 @@ def resolve_device(device: str) -> torch.device:
         raise InputError(f'unknown device {device!r}; use "auto", "cpu", "cuda" or "cuda:0".')
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise InputError(
-            f"device {device!r} is not there: PyTorch sees {torch.cuda.device_count()} CUDA GPU(s), numbered from 0. "
-            'Use another number, "cpu" or "auto".'
+            f"device {device!r} is not available: PyTorch sees {torch.cuda.device_count()} CUDA GPU(s), numbered from "
+            '0. Use another number, "cpu" or "auto".'
         )
     return found
 
