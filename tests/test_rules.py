@@ -20,6 +20,7 @@ from demur.rules import (
     Chow,
     CostMatrix,
     Decision,
+    Relinked,
     Rule,
     Threshold,
     available_rules,
@@ -178,11 +179,12 @@ EXAMPLES = {
     "cost-matrix": CostMatrix([[0, 1, 0.3], [10, 0, 0.3]]),
     "coverage": Coverage(0.5),
     "risk-control": RiskControl(0.05, delta=0.1),
+    "relinked": Relinked(0.2, "power", slope=0.5),
 }
 
 
 def test_every_rule_has_an_example_here():
-    assert list(EXAMPLES) == ["chow", "threshold", "cost-matrix", "coverage", "risk-control"]
+    assert list(EXAMPLES) == ["chow", "threshold", "cost-matrix", "coverage", "risk-control", "relinked"]
     assert set(EXAMPLES) == set(available_rules())
 
 
@@ -198,7 +200,7 @@ def test_rules_are_estimators(name):
     assert repr(rule).startswith(type(rule).__name__ + "(")
     assert rule.explain()
     assert rule.needs_fit == hasattr(rule, "fit")
-    assert rule.cost == (0.2 if name == "chow" else None)
+    assert rule.cost == (0.2 if name in ("chow", "relinked") else None)
 
 
 @pytest.mark.parametrize("name", ["coverage", "risk-control"])

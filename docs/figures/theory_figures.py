@@ -82,7 +82,7 @@ def _room(functions: list) -> Figure:
     axis = figure.subplots()
     z = np.linspace(0.02, 1, 50)
     for xi in functions:
-        axis.plot(z, xi.room(z), label=f"{xi.loss.name}, c = {xi.cost:g}")
+        axis.plot(z, xi(z) / xi.bound.xi(z), label=f"{xi.loss.name}, c = {xi.cost:g}")
     axis.axhline(1, color="#666666", linestyle="--", linewidth=1)
     axis.set(
         xlabel="excess 0-1-c risk z",

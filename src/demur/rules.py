@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from demur.array_types import AnyArray, CostLike, FloatArray, Label
+from demur.array_types import AnyArray, CostLike, FloatArray, Label, library_of
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError, InputTypeError
 from demur.named_classes import NamedClasses
@@ -23,6 +23,7 @@ __all__ = [
     "Chow",
     "CostMatrix",
     "Decision",
+    "Relinked",
     "Rule",
     "Threshold",
     "ThresholdRule",
@@ -259,7 +260,7 @@ def available_rules() -> dict[str, type[Rule]]:
     Examples
     --------
     >>> list(available_rules())
-    ['chow', 'cost-matrix', 'coverage', 'risk-control', 'threshold']
+    ['chow', 'cost-matrix', 'coverage', 'relinked', 'risk-control', 'threshold']
     """
     rules = _all_rules()
     return {name: rules[name] for name in rules}
@@ -418,6 +419,91 @@ class CostMatrix(Rule):
         expected = np.einsum("...k,...kj->...j", proba, matrix)
         answers, rejecting = expected[..., :-1], expected[..., -1]
         return Decision.from_acceptance(answers.argmin(axis=-1), rejecting - answers.min(axis=-1))
+
+
+@register_rule
+class Relinked(Rule):
+    """Chow's rule on probabilities that are first corrected for the loss that a model was trained with.
+
+    Of a loss that is not proper, the softmax is not the class probabilities. :func:`demur.theory.check_calibration`
+    finds the correction (``report.repair().rule``). Most forms take the softmax p and give probabilities eta:
+
+    - "power": eta_k is proportional to exp(offset_k) p_k^slope (a temperature, a power, or a logit adjustment);
+    - "affine": eta = p @ slope, cut at 0 and normalised (label smoothing, noisy labels);
+    - "monotone": eta_k is proportional to exp f(log(p_k / (1 - p_k))); offset has the values of f at equally spaced
+      places from slope[0] to slope[1], straight between them and beyond.
+
+    Two forms take a score g_k of each class instead of p, and give probabilities that need not sum to 1:
+
+    - "linear": eta_k = slope g_k + offset;
+    - "sigmoid": eta_k = 1 / (1 + exp(-slope g_k - offset)).
+
+    Parameters
+    ----------
+    cost : float
+        The price c of one rejection.
+    form : {"power", "affine", "monotone", "linear", "sigmoid"}
+    slope, offset : float or array
+        As above.
+
+    Examples
+    --------
+    A network trained with squared probabilities in mind, p proportional to eta^2:
+
+    >>> rule = Relinked(cost=0.2, form="power", slope=0.5)
+    >>> rule.link(np.array([[0.81, 0.18, 0.01]])).round(3)
+    array([[0.632, 0.298, 0.07 ]])
+    >>> rule.decide([[0.81, 0.18, 0.01], [0.98, 0.01, 0.01]]).reject
+    array([ True, False])
+    """
+
+    name = "relinked"
+
+    def __init__(self, cost: float, form: str, slope: Any = 1.0, offset: Any = 0.0) -> None:
+        check_cost(cost)
+        if form not in ("power", "affine", "monotone", "linear", "sigmoid"):
+            raise InputError(f"form must be 'power', 'affine', 'monotone', 'linear' or 'sigmoid', got {form!r}.")
+        self.cost = cost
+        self.form = form
+        self.slope = slope
+        self.offset = offset
+
+    @property
+    def of_scores(self) -> bool:
+        """Whether the rule takes scores instead of probabilities."""
+        return self.form in ("linear", "sigmoid")
+
+    def decide(self, proba: ArrayLike) -> Decision[AnyArray]:
+        """Decide for each row of probabilities, or of scores for a rule that takes these."""
+        return self._decide(as_floats(proba)) if self.of_scores else super().decide(proba)
+
+    def link(self, proba: Any) -> Any:
+        """Return the corrected probabilities, as an array or as the tensor that was given."""
+        library = library_of(proba)
+        slope, offset = (library.asarray(np.asarray(value), dtype=proba.dtype) for value in (self.slope, self.offset))
+        if self.of_scores:
+            worth = slope * proba + offset
+            return worth if self.form == "linear" else 1 / (1 + library.exp(-worth))
+        if self.form == "affine":
+            eta = (proba @ slope).clip(min=0)
+            return eta / eta.sum(-1)[..., None]
+        p = proba.clip(min=1e-30)
+        if self.form == "power":
+            worth = slope * library.log(p) + offset
+        else:
+            odds = library.log(p) - library.log((1 - p).clip(min=1e-30))
+            place = (odds - slope[0]) / (slope[1] - slope[0]) * (len(offset) - 1)
+            below = library.floor(place).clip(0, len(offset) - 2)
+            cell = below.astype(np.int64) if library is np else below.long()
+            worth = offset[cell] + (place - cell) * (offset[cell + 1] - offset[cell])
+        eta = library.exp(worth - library.amax(worth, -1)[..., None])
+        return eta / eta.sum(-1)[..., None]
+
+    def _decide(self, proba: FloatArray) -> Decision[AnyArray]:
+        return Chow(self.cost)._decide(self.link(proba))
+
+    def explain(self) -> str:
+        return f"It corrects the probabilities ({self.form}), then answers where the largest exceeds {1 - self.cost:g}."
 
 
 def check_proba(proba: ArrayLike) -> FloatArray:

@@ -40,6 +40,10 @@ def four_rule(scores, cost):
 def constant(scores, y, cost):
     return 1 + 0 * scores.sum(-1)
 
+
+def flat(scores, y, cost):
+    return torch.relu(torch.nn.functional.cross_entropy(scores, y, reduction="none") - 3)
+
 class Own(CrossEntropy):
     name = "own ce"
 
@@ -135,12 +139,21 @@ def test_any_number_of_scores(demur, folder):
 
 
 def test_an_inconclusive_check_is_exit_code_4_and_says_what_would_settle_it(demur, folder):
-    result = demur("own.py:constant", "--classes", 2, "--json", cwd=folder)
+    result = demur("own.py:flat", "--classes", 2, "--json", cwd=folder)
     assert result.returncode == 4, result.stderr
     report = json.loads(result.stdout)
     assert report["verdict"] == "inconclusive"
     assert report["would_settle"]
     assert report["witnesses"] == []
+
+
+@pytest.mark.slow
+def test_a_constant_loss_is_refuted_and_written_as_latex_with_a_script(demur, folder, tmp_path):
+    result = demur("own.py:constant", "--classes", 2, "--latex", tmp_path / "proof.tex", "--repair", cwd=folder)
+    assert result.returncode == 3, result.stderr
+    assert "No rule exists" in result.stdout
+    assert r"\begin{proof}" in (tmp_path / "proof.tex").read_text()
+    assert "import torch" in (tmp_path / "proof.py").read_text()
 
 
 @pytest.mark.slow

@@ -87,6 +87,14 @@ def test_empty_texts_alone_can_be_learned():
     assert Ngrams().fit(texts).transform(texts).nnz == 0
 
 
+def test_long_texts_are_told_apart_by_all_their_words():
+    padding = "word " * 1_000
+    ngrams = Ngrams().fit(np.array([padding + "alpha", padding + "beta"], dtype=object))
+    words, characters = ngrams.parts_
+    assert {"alpha", "beta"} <= set(words.get_feature_names_out())
+    assert not any("alp" in term for term in characters.get_feature_names_out())  # read at the beginning alone
+
+
 def test_classes_that_a_fold_lacks_are_no_error():
     rows = pd.concat([ROWS, pd.DataFrame({"text": ["a single row of its own class here"], "y": ["rare"]})])
     model = RejectOption(AutoClassifier(("text",), cv=3)).fit(rows[["text"]], rows["y"])

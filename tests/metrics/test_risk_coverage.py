@@ -181,7 +181,7 @@ def test_all_rows_equal():
 
 def test_it_says_what_it_is():
     curve = RiskCoverage.from_confidence([-1.0, -2.0], [0, 1])
-    assert repr(curve) == "RiskCoverage(2 rows, 2 points, aurc=0.25, eaurc=0, augrc=0.125)"
+    assert repr(curve) == "RiskCoverage(2 rows, 2 points, augrc=0.125, aurc=0.25, eaurc=0)"
     assert curve.thresholds[-1] < -2.0
 
 
@@ -234,3 +234,12 @@ def test_thresholds_accept_the_rows_of_their_points_where_confidences_tie_by_rou
 def test_ties_are_relative_to_the_confidences_beside_them():
     confidence = np.array([1e16, 3.0, 2.0, 1.0])
     assert len(RiskCoverage.from_confidence(confidence, [0, 1, 0, 1]).coverage) == 4
+
+
+def test_sele_with_ties_halved_is_augrc():
+    """Franc, Prusa and Voracek 2023: the mean over pairs of rows of the loss of the one that is kept longer."""
+    rng = np.random.default_rng(5)
+    confidence, losses = rng.integers(6, size=40) / 6, rng.random(40)
+    kept_longer = (confidence[:, None] > confidence) + 0.5 * (confidence[:, None] == confidence)
+    sele = (losses[:, None] * kept_longer).mean()
+    assert RiskCoverage.from_confidence(confidence, losses).augrc == pytest.approx(sele)

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demur.rules import Decision
-from demur.theory import bayes_decision, bayes_risk, excess_zero_one_c_risk
+from demur.theory import bayes_decision, bayes_risk
 
 
 def risk_of(label, reject, eta, cost):
@@ -21,14 +20,3 @@ def test_no_decision_beats_the_bayes_decision(n_classes, cost, seed):
     chow = bayes_decision(eta, cost)
     assert risk_of(int(chow.label), bool(chow.reject), eta, cost) == pytest.approx(best)
     assert bayes_risk(eta, cost) == pytest.approx(best)
-
-
-@given(st.integers(2, 6), st.floats(0.01, 0.49), st.integers(0, 10_000), st.booleans())
-def test_the_excess_is_what_a_decision_loses(n_classes, cost, seed, reject):
-    rng = np.random.default_rng(seed)
-    eta = rng.dirichlet(np.ones(n_classes))
-    label = int(rng.integers(n_classes))
-    decision = Decision.from_acceptance(np.array(label), np.array(-1.0 if reject else 1.0))
-    expected = risk_of(label, reject, eta, cost) - float(bayes_risk(eta, cost))
-    assert excess_zero_one_c_risk(decision, eta, cost) == pytest.approx(expected)
-    assert excess_zero_one_c_risk(decision, eta, cost) >= -1e-12

@@ -138,7 +138,10 @@ def test_the_report_has_all_parts():
     searched = str(check_calibration(get("ce").forward, 3, 0.2))
     assert "a search, not a proof" in searched.splitlines()[0]
     assert "A search refutes; it does not prove" in searched
-    open_ = str(check_calibration(lambda scores, y, cost: 1 + 0 * scores.sum(-1), 2, 0.2))
+    constant = str(check_calibration(lambda scores, y, cost: 1 + 0 * scores.sum(-1), 2, 0.2))
+    assert constant.startswith("REFUTED: <lambda>")
+    assert "the loss is the same for all scores" in constant
+    open_ = str(check_calibration(lambda s, y, cost: torch.relu(get("ce").forward(s, y, cost) - 3), 2, 0.2))
     assert open_.startswith("INCONCLUSIVE: <lambda>")
     assert "What would settle it" in open_
 

@@ -49,7 +49,7 @@ def test_the_conditions_of_theorems_16_and_17(kind, phi, preserving, strict):
 
 
 def test_the_hinge_is_order_preserving_for_mpc_but_not_strictly_by_the_theorem():
-    from demur.theory.order import _conditions
+    from demur.theory.theorem_four import _conditions
 
     assert _conditions(Hinge(), torch.zeros(1, dtype=torch.float64)) == (True, False)
 

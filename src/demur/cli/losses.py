@@ -40,6 +40,8 @@ def check(
     alpha: Annotated[float | None, _LOSS(help="alpha of a pairwise loss.")] = None,
     beta: Annotated[str | None, _LOSS(help="beta of a pairwise loss: a number, acc, rej or mean.")] = None,
     tau: Annotated[float | None, _LOSS(help="Threshold tau of a hinge loss.")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Find the rule under which the loss is calibrated.")] = False,
+    latex: Annotated[Path | None, OUTPUT(help="LaTeX proof to write; a counterexample also gets a .py script.")] = None,
     figure: Annotated[Path | None, OUTPUT(help="Plot of the decisions and the bound to write.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -50,29 +52,22 @@ def check(
     Example: demur check apc+log --classes 8 --cost 0.2
     """
     costs: Any = _numbers("--cost", cost) if cost_matrix is None else _matrix(cost_matrix)
-    from demur.losses import resolve
-    from demur.losses.registry import load_object
     from demur.theory import calibration_function, check_calibration
 
-    given: Any = load_object(rule) if rule is not None and ":" in rule else rule
-    subject = resolve(loss, rule=given)
-    changes = {
-        "alpha": alpha,
-        "beta": beta if beta is None or beta.isalpha() else _numbers("--beta", beta),
-        "tau": tau,
-        "differentiable": False if kinks else None,
-    }
-    changes = {name: value for name, value in changes.items() if value is not None}
-    for name in changes.keys() - {field.name for field in dataclasses.fields(subject)}:
-        option = "kinks" if name == "differentiable" else name
-        raise InputError(f"{subject.name} has no {option}; leave --{option} out.")
-    subject = dataclasses.replace(subject, **changes)
+    subject = _changed(
+        loss, rule, {"alpha": alpha, "beta": beta, "tau": tau, "differentiable": False if kinks else None}
+    )
     report = check_calibration(subject, classes, costs, outputs=outputs, seconds=seconds)
+    repaired = report.repair() if repair else None
     bounds = None
     if report.bound is not None:
         tightest = calibration_function(subject, report.n_classes, costs)(EXCESSES).tolist()
         theorem = report.bound.xi(EXCESSES).tolist()
         bounds = {"zero_one_c_excess": list(EXCESSES), "theorem": theorem, "tightest": tightest}
+    if latex is not None:
+        latex.write_text(report.latex(), encoding="utf-8")
+        if report.refuted:
+            latex.with_suffix(".py").write_text(report.script(), encoding="utf-8")
     if figure is not None:
         try:
             from demur.theory import pictures
@@ -80,16 +75,36 @@ def check(
             raise MissingExtraError("--figure needs matplotlib: pip install 'demur[plot]'.") from error
         pictures.draw_check(subject, classes, costs, outputs=outputs).savefig(figure, dpi=150)
     if as_json:
-        print_json({**report.as_dict(), "tightest": bounds})
+        print_json(
+            {**report.as_dict(), "tightest": bounds} | ({} if repaired is None else {"repair": repaired.as_dict()})
+        )
     else:
         say(str(report))
         if bounds is not None:
             say("  to lose this much 0-1-c risk, the surrogate must lose at least (theorem; tightest, certified)")
             for row in zip(*bounds.values(), strict=True):
                 say("    {:<6g} {:>10.4g} {:>10.4g}".format(*row))
+        if repaired is not None:
+            say(f"\n{repaired}")
     if rule is None and outputs == classes + 1:
         note(f"no --rule was given; score {outputs} was used as the score of declining (reject-score).")
     raise typer.Exit(EXIT_CODES[report.verdict])
+
+
+def _changed(loss: str, rule: str | None, changes: dict[str, Any]) -> Any:
+    """Return the loss with its rule and with the parameters that were given."""
+    from demur.losses import resolve
+    from demur.losses.registry import load_object
+
+    given: Any = load_object(rule) if rule is not None and ":" in rule else rule
+    subject = resolve(loss, rule=given)
+    if changes["beta"] is not None and not changes["beta"].isalpha():
+        changes["beta"] = _numbers("--beta", changes["beta"])
+    changes = {name: value for name, value in changes.items() if value is not None}
+    for name in changes.keys() - {field.name for field in dataclasses.fields(subject)}:
+        option = "kinks" if name == "differentiable" else name
+        raise InputError(f"{subject.name} has no {option}; leave --{option} out.")
+    return dataclasses.replace(subject, **changes)
 
 
 def _numbers(option: str, text: str) -> float | list[float]:

@@ -81,8 +81,8 @@ class CrossEntropy(ConfidenceLoss):
 
     def bound_facts(self) -> BoundFacts:
         def on_range(radius: float, n_classes: int) -> tuple[float, float]:
-            # Lipschitz in all scores at once with constant sqrt 2; see theory/estimation.py for the other sqrt 2.
-            return 1.0, log1p((n_classes - 1) * exp(2 * radius)) if radius < 300 else 2 * radius + log(n_classes)
+            # Lipschitz in all scores at once with constant sqrt 2; theory/excess_bounds.py has the other sqrt 2.
+            return 2.0, log1p((n_classes - 1) * exp(2 * radius)) if radius < 300 else 2 * radius + log(n_classes)
 
         return BoundFacts("Theorem 8", 2**0.5, 2.0, divergence, on_range=on_range)
 

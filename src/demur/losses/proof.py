@@ -21,12 +21,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from demur.lazy_torch import Tensor, torch
 from demur.margins import MarginFunction, own_fact
 
-__all__ = ["CLEAR", "Part", "Proof", "above_last", "falls_at_zero", "last_score", "on_simplex", "turns_at_threshold"]
+__all__ = [
+    "CLEAR",
+    "Part",
+    "Proof",
+    "above_last",
+    "falls_at_zero",
+    "last_score",
+    "on_simplex",
+    "separable_part",
+    "turns_at_threshold",
+]
 
 CLEAR = 1e-9
 """How far max eta has to be from 1 - c for a proof to cover it."""
@@ -143,3 +153,32 @@ def _is_exact(phi: MarginFunction) -> bool:
     stated = torch.tensor([[float(number) for number in exact(at)] for at in z.tolist()], dtype=torch.float64)
     code = torch.stack([phi(z), MarginFunction.slope(phi, z)], -1)
     return bool(((code - stated).abs() <= 1e-11 * (1 + stated.abs())).all())  # NaN is not <= anything
+
+
+def separable_part(loss: Any, n_classes: int, cost: float) -> Part | None:
+    """Return l as a function of the surprise -log p if the loss is l(p_y), p the softmax of all scores; else None.
+
+    Examples
+    --------
+    >>> from demur.losses import get
+    >>> part = separable_part(get("gce"), 3, 0.2)
+    >>> part(torch.tensor([1.0], dtype=torch.float64)).round(decimals=4)  # (1 - exp(-0.7)) / 0.7
+    tensor([0.7192], dtype=torch.float64)
+    """
+    n_outputs = loss.n_outputs(n_classes)
+
+    def part(surprise: Tensor) -> Tensor:
+        rest = torch.log(torch.expm1(surprise).clamp(min=1e-300)) - torch.log(torch.tensor(n_outputs - 1.0))
+        scores = torch.zeros(len(surprise), n_outputs, dtype=torch.float64)
+        scores = torch.cat([scores[:, :1], scores[:, 1:] + rest[:, None]], 1)
+        values: Tensor = loss.forward(scores, torch.zeros(len(surprise), dtype=torch.long), cost)
+        return values.to(torch.float64)
+
+    generator = torch.Generator().manual_seed(0)
+    scores = 3 * torch.randn(300, n_outputs, generator=generator, dtype=torch.float64)
+    y = torch.arange(len(scores)) % n_classes
+    with torch.no_grad():
+        surprise = -torch.log_softmax(scores, -1)[torch.arange(len(y)), y]
+        values, expected = loss.forward(scores, y, cost).to(torch.float64), part(surprise)
+    same = (values - expected).abs() <= 1e-9 * (1 + expected.abs())
+    return part if bool(same.all()) else None

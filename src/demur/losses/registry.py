@@ -20,7 +20,7 @@ from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Hyper, Loss, reject_score_rule, rejector_rule
 from demur.named_classes import NamedClasses
-from demur.rules import Decision
+from demur.rules import Decision, Relinked
 
 if TYPE_CHECKING:
     from demur.losses.loss_module import LossModule
@@ -319,11 +319,12 @@ class FunctionLoss(Loss):
     function : callable
         From scores (n, n_outputs), labels (n,) and the cost to one loss per row, (n,), in differentiable torch
         operations. It may leave the cost out, as ``torch.nn.CrossEntropyLoss(reduction="none")`` does.
-    decision_rule : "softmax", "rejector", "reject-score" or callable
+    decision_rule : "softmax", "rejector", "reject-score", Relinked or callable
         "softmax": one score per class, Chow's rule on their softmax. "rejector": one score per class and a last
         score r; answer the largest, accept iff r > 0 (then Theorem 4 applies). "reject-score": one score per class
-        and a last one for declining; answer the largest class score, accept iff it is above the last. Or a function of
-        (scores, cost) that returns a :class:`~demur.rules.Decision`, or a pair (label, reject).
+        and a last one for declining; answer the largest class score, accept iff it is above the last. Or a
+        :class:`~demur.rules.Relinked`, on the softmax of one score per class. Or a function of (scores, cost) that
+        returns a :class:`~demur.rules.Decision`, or a pair (label, reject).
     outputs : int, optional
         How many scores there are; by default one per class, and one more with "rejector" and "reject-score".
     title : str, optional
@@ -344,7 +345,7 @@ class FunctionLoss(Loss):
     """
 
     function: LossFunction
-    decision_rule: RuleName | RuleFunction = "softmax"
+    decision_rule: RuleName | RuleFunction | Relinked = "softmax"
     outputs: int | None = None
     title: str | None = None
     differentiable: bool = True
@@ -363,7 +364,9 @@ class FunctionLoss(Loss):
             )
         # Facts that a class of losses states once are, for a function, facts of this one object.
         object.__setattr__(self, "has_rejector", self.decision_rule == "rejector")
-        object.__setattr__(self, "has_link", self.decision_rule == "softmax")
+        object.__setattr__(
+            self, "has_link", self.decision_rule == "softmax" or isinstance(self.decision_rule, Relinked)
+        )
         object.__setattr__(self, "takes_cost", _accepts(self.function, 3) or not _accepts(self.function, 2))
 
     @property
@@ -384,10 +387,19 @@ class FunctionLoss(Loss):
         return values.reshape(y.shape) if scores.ndim != 2 else values
 
     def inverse_link(self, scores: Tensor) -> Tensor:
+        if isinstance(self.decision_rule, Relinked):
+            given = scores if self.decision_rule.of_scores else torch.softmax(scores, -1)
+            proba: Tensor = self.decision_rule.link(given)
+            return proba
         return torch.softmax(scores, -1) if self.has_link else super().inverse_link(scores)
 
+    def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
+        if isinstance(self.decision_rule, Relinked):
+            return self.inverse_link(scores)
+        return super().class_scores(scores, n_classes)
+
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
-        if self.decision_rule == "softmax":
+        if self.has_link:
             return super().rule(scores, cost)
         if self.decision_rule == "rejector":
             return rejector_rule(scores)

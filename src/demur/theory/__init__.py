@@ -8,7 +8,6 @@ from demur.theory.bayes import (
     RuleWarning,
     bayes_decision,
     bayes_risk,
-    excess_zero_one_c_risk,
 )
 from demur.theory.calibration_check import check_calibration
 from demur.theory.calibration_function import CalibrationFunction, calibration_function
@@ -22,12 +21,17 @@ from demur.theory.excess_bounds import (
     TableOne,
     estimation_error_bound,
     excess_risk_bound,
-    lemma_12_violations,
     table_one,
 )
-from demur.theory.order import OrderReport, is_order_preserving
 from demur.theory.pointwise_risk import minimise_pointwise_risk, pointwise_risk
-from demur.theory.theorem_four import TheoremFour, beta_bounds, numeric_beta_bounds
+from demur.theory.repair import Repair
+from demur.theory.theorem_four import (
+    OrderReport,
+    TheoremFour,
+    beta_bounds,
+    is_order_preserving,
+    numeric_beta_bounds,
+)
 from demur.theory.witness import Witness
 
 __all__ = [
@@ -43,6 +47,7 @@ __all__ = [
     "NormBoundedLinear",
     "NormBoundedNetwork",
     "OrderReport",
+    "Repair",
     "RuleWarning",
     "TableOne",
     "TheoremFour",
@@ -54,9 +59,7 @@ __all__ = [
     "check_calibration",
     "estimation_error_bound",
     "excess_risk_bound",
-    "excess_zero_one_c_risk",
     "is_order_preserving",
-    "lemma_12_violations",
     "minimise_pointwise_risk",
     "numeric_beta_bounds",
     "pointwise_risk",

@@ -24,7 +24,6 @@ __all__ = [
     "bayes_decision",
     "bayes_risk",
     "chow_target",
-    "excess_zero_one_c_risk",
     "require_cost",
     "require_n_classes",
 ]
@@ -82,24 +81,6 @@ def bayes_risk(proba: ArrayLike, cost: float) -> NDArray[np.float64]:
     check_cost(cost)
     least: NDArray[np.float64] = np.minimum(cost, 1 - np.asarray(check_proba(proba), dtype=np.float64).max(-1))
     return least
-
-
-def excess_zero_one_c_risk(decision: Decision[Any], proba: ArrayLike, cost: float) -> NDArray[np.float64]:
-    """Return how much more 0-1-c risk each decision has than Chow's (the excess of Eq. 13, row by row).
-
-    Examples
-    --------
-    >>> eta = [[0.9, 0.1, 0.0], [0.5, 0.3, 0.2]]
-    >>> always_reject = bayes_decision([[0.4, 0.3, 0.3]] * 2, cost=0.2)
-    >>> excess_zero_one_c_risk(always_reject, eta, cost=0.2).round(6)
-    array([0.1, 0. ])
-    """
-    check_cost(cost)
-    eta = np.asarray(check_proba(proba), dtype=np.float64)
-    taken = decision.numpy()
-    answering = 1 - np.take_along_axis(eta, np.asarray(taken.label)[..., None], -1)[..., 0]
-    excess: NDArray[np.float64] = np.where(taken.reject, float(cost), answering) - bayes_risk(eta, cost)
-    return excess
 
 
 @dataclass(frozen=True)

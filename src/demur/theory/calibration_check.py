@@ -6,7 +6,8 @@ wrong decision refutes the loss only if it stands when everything is computed ag
 
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from demur.losses.pairwise import PairwiseLoss
 from demur.losses.proof import Proof
 from demur.margins import own_fact
 from demur.theory.bayes import (
+    REJECT,
     CostLike,
     CostRangeError,
     LossContractError,
@@ -25,11 +27,20 @@ from demur.theory.bayes import (
     require_n_classes,
 )
 from demur.theory.calibration_report import BetaFindings, CalibrationReport, Certificate, SearchFindings
-from demur.theory.descent import Deadline
-from demur.theory.examined_loss import ExaminedLoss, LossLike, RuleFunction, RuleName, as_loss, examine, weigh
+from demur.theory.descent import ENDLESS, Deadline
+from demur.theory.examined_loss import (
+    ExaminedLoss,
+    LossLike,
+    RuleFunction,
+    RuleName,
+    as_loss,
+    examine,
+    weigh,
+    wide_scores,
+)
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
 from demur.theory.pointwise_risk import FAR_OUT, Minima, find_minima, settle
-from demur.theory.simplex import over_all_classes, random_eta, structured_eta, tops_around
+from demur.theory.simplex import adversarial_eta, over_all_classes, random_eta, structured_eta, tops_around
 from demur.theory.theorem_four import TheoremFour, beta_bounds, theorem_four
 from demur.theory.witness import Witness, verify
 from demur.workers import single_threaded_kernels
@@ -42,6 +53,8 @@ AGREE = 1e-9
 """How far code and formula may be apart, relative to 1 + their size: they differ by rounding only."""
 SAMPLE = 24
 """How many eta are tried where a theorem proves the loss calibrated."""
+PROVED_SECONDS = 5.0
+"""For how long they are tried."""
 
 
 @single_threaded_kernels()
@@ -118,16 +131,19 @@ def check_calibration(
     target = as_target(cost, n_classes)
     single = target.single
     made = as_loss(loss, n_classes, single, rule=rule, outputs=outputs)
-    subject = examine(made, target, deadline=Deadline(seconds))
-    _warn_if_never_answered(subject)
     certificate = certify(made, n_classes, single)
+    subject = examine(made, target, deadline=Deadline(seconds if certificate is None else min(seconds, PROVED_SECONDS)))
+    _warn_if_never_answered(subject)
     slopes, why_not = _by_theorem_four(subject, seed)
     stages = _stages(subject, seed)
     if certificate is not None:
         first = next(stages)
         stages = iter([first[:: max(1, len(first) // SAMPLE)]])
+    elif single is not None and subject.twice:
+        stages = chain(stages, adversarial_eta(subject, single))
     search = Search(subject, seed)
-    search.run(stages)
+    if not search.refute_constant():
+        search.run(stages)
     verdict = search.verdict
     if verdict == "calibrated" and slopes is not None and slopes.fails:
         verdict = "inconclusive"
@@ -151,6 +167,7 @@ def check_calibration(
         never_answers=subject.never_answers,
         convex=subject.convex,
         stepped=subject.stepped,
+        subject=replace(subject, deadline=ENDLESS),
     )
 
 
@@ -208,7 +225,8 @@ def certify(loss: Loss, n_classes: int, cost: float | None) -> Certificate | Non
 def _code_is_formula(loss: Loss, proof: Proof, n_classes: int, cost: float) -> str | None:
     """Compare value and rule with the formulas of the argument at random scores; return None if any differs."""
     generator = torch.Generator().manual_seed(0)
-    scores = 4 * torch.randn(500, loss.n_outputs(n_classes), generator=generator, dtype=torch.float64)
+    size = torch.tensor([0.3, 1.0, 4.0, 4.0, 10.0], dtype=torch.float64).repeat(100).unsqueeze(-1)
+    scores = size * torch.randn(500, loss.n_outputs(n_classes), generator=generator, dtype=torch.float64)
     y = torch.arange(len(scores)) % n_classes
     decision, acceptance = loss.rule(scores, cost), proof.acceptance(scores)
     code = torch.stack([loss.forward(scores, y, cost), decision.acceptance])
@@ -266,6 +284,30 @@ class Search:
                 "distributions. Does it have a lower bound? A loss without one cannot be minimised."
             )
 
+    def refute_constant(self) -> bool:
+        """Refute a loss that is the same for all scores: a wrong decision is then as good as the right one."""
+        subject, target = self.subject, self.subject.target
+        scores = wide_scores(subject.n_outputs, torch.Generator().manual_seed(self.seed))
+        each = subject.each_value(scores)
+        if bool((each != each[0]).any()):
+            return False
+        eta = torch.full((2, subject.n_classes), 0.01 / subject.n_classes, dtype=torch.float64)
+        eta[0], eta[1, 0] = 1 / subject.n_classes, 1 - eta[1, 1:].sum()
+        decided = subject.decide(scores)
+        excess = torch.stack([target.excess(decided, row.expand(len(scores), -1)) for row in eta])
+        row, at = divmod(int(excess.argmax()), len(scores))
+        best, taken = int(target.best(eta[row])), int(decided[at])
+        costs, risk = (
+            target.expected(eta[row]),
+            float(weigh(each[0], eta[row]) * subject.scale.unit + subject.scale.offset),
+        )
+        kind, precision = target.kind(best, taken), "exact: the loss is the same for all scores"
+        words, prices = (target.words(best), target.words(taken)), (float(costs[best]), float(costs[taken]))
+        found = Witness(kind, eta[row].numpy(), scores[at].numpy(), *words, *prices, risk, risk, 0.0, 0.0, precision)
+        self.witnesses[kind] = found
+        self.found.n_eta = 2
+        return True
+
     @property
     def verdict(self) -> str:
         """The verdict of the search alone."""
@@ -300,7 +342,9 @@ class Search:
         count.n_near += int((~right & near).sum())
         count.n_indifferent += int((torn & ~lost & ~near).sum())
         count.n_unresolved += int((~right & ~near & (lost | ~torn)).sum())
-        count.nearest = min([count.nearest, *subject.target.clearance(eta[right]).tolist()])
+        rejecting = subject.target.best(eta) == REJECT
+        for side, rows in enumerate((right & rejecting, right & ~rejecting)):
+            count.nearest[side] = min([count.nearest[side], *subject.target.clearance(eta[rows]).tolist()])
 
     def _known(self, n: int) -> Tensor:
         """Return at most n of the scores that minimise the risk somewhere."""

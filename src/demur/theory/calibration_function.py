@@ -103,13 +103,6 @@ class CalibrationFunction:
         """Return xi(z)."""
         return self.curve(_excesses(zero_one_c_excess))
 
-    def room(self, zero_one_c_excess: ArrayLike) -> NDArray[np.float64]:
-        """Return xi(z) divided by the paper's bound: 1 where the paper is tight, more where it leaves room."""
-        if self.bound is None:
-            raise NoBoundError(f"the paper has no bound for {self.loss.name} to compare with.")
-        ratio: NDArray[np.float64] = self(zero_one_c_excess) / self.bound.xi(_excesses(zero_one_c_excess))
-        return ratio
-
     def zero_one_c(self, surrogate_excess: float) -> float:
         """Return the largest excess 0-1-c risk that a surrogate excess risk allows.
 
@@ -118,20 +111,6 @@ class CalibrationFunction:
         surrogate_excess : float
         """
         return self.curve.inverse(require_excess(surrogate_excess))
-
-    @property
-    def blind_spot(self) -> float:
-        """The largest excess known to cost the surrogate nothing: 0 for a calibrated loss."""
-        tiny = 1e-10 * self.subject.scale.unit
-        if self.pieces is not None or self.values[0] > tiny:
-            return 0.0
-        last = int(np.flatnonzero(self.values <= tiny).max())
-        low, high = self.nodes[last], np.append(self.nodes, 1.0)[last + 1]
-        for _ in range(12):
-            middle = np.array((low + high) / 2)
-            free = bool(least_gaps(self.subject, self.cost, middle) <= tiny)
-            low, high = (middle, high) if free else (low, middle)
-        return float(low)
 
 
 def calibration_function(loss: LossLike, n_classes: int, cost: float, *, n_nodes: int = 48) -> CalibrationFunction:

@@ -1,18 +1,27 @@
 """The report of a calibration check: a verdict, its reasons, what is open, and how it prints."""
 
 from collections import Counter
-from dataclasses import dataclass, is_dataclass
-from typing import Any, cast
+from collections.abc import Callable
+from dataclasses import dataclass, field, is_dataclass
+from typing import TYPE_CHECKING, Any, cast
 
+import mpmath
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from demur.array_types import ByName
+from demur.errors import InputError
 from demur.rules import CostMatrix
 from demur.theory.bayes import CostLike
 from demur.theory.excess_bounds import ExcessRiskBound
 from demur.theory.theorem_four import TheoremFour
 from demur.theory.witness import Witness
+
+if TYPE_CHECKING:
+    from demur.theory.repair import Repair
 
 __all__ = ["BetaFindings", "CalibrationReport", "Certificate", "SearchFindings", "describe_eta"]
 
@@ -88,8 +97,8 @@ class SearchFindings:
         At how many others right and wrong decisions have equally small risks.
     n_untried : int
         How many were left when the time was up.
-    nearest : float
-        The least distance to a boundary at which a right decision was seen.
+    nearest : list of float
+        The least distances to a boundary at which rejecting and answering were seen to be right.
     timed_out : bool
     """
 
@@ -99,8 +108,13 @@ class SearchFindings:
     n_unresolved: int = 0
     n_indifferent: int = 0
     n_untried: int = 0
-    nearest: float = float("inf")
+    nearest: list[float] = field(default_factory=lambda: [float("inf")] * 2)
     timed_out: bool = False
+
+    @property
+    def resolution(self) -> float:
+        """How far a threshold may be misplaced without a wrong decision at the class probabilities tried."""
+        return max(self.nearest)
 
 
 @dataclass(frozen=True)
@@ -139,6 +153,8 @@ class CalibrationReport:
         Whether the loss looked convex.
     stepped : bool
         Whether it is a staircase, which cannot be minimised by descending.
+    subject : ExaminedLoss
+        The loss itself.
     """
 
     loss: str
@@ -157,6 +173,73 @@ class CalibrationReport:
     never_answers: tuple[int, ...]
     convex: bool
     stepped: bool = False
+    subject: Any = field(default=None, repr=False, compare=False)
+
+    def repair(self) -> "Repair":
+        """Return the rule under which the loss is calibrated, or two eta that no rule on its scores can tell apart.
+
+        The inverse link eta(scores) is read off the minimisers of the pointwise risk: a power of the softmax
+        (temperature, logit adjustment), an affine map (label smoothing), or a function of each probability. A loss
+        without one may still have a threshold for one cost. The pair of loss and rule is checked again.
+
+        Examples
+        --------
+        >>> from demur.theory import check_calibration
+        >>> def gce(scores, y, cost):
+        ...     return (1 - torch.softmax(scores, -1).gather(-1, y[:, None])[:, 0] ** 0.5) / 0.5
+        >>> repair = check_calibration(gce, 3, 0.2).repair()
+        >>> repair.rule, repair.check.verdict
+        (Relinked(cost=0.2, form='power', offset=array([0., 0., 0.]), slope=0.5), 'calibrated')
+        """
+        from demur.theory.repair import find_repair  # which checks what it finds
+
+        return find_repair(self.subject)
+
+    def latex(self) -> str:
+        """Return the statement and its proof, or its counterexample with 50 digits, as LaTeX.
+
+        Examples
+        --------
+        >>> from demur.theory import check_calibration
+        >>> print(check_calibration("ce", 3, 0.2).latex().splitlines()[0])
+        % CALIBRATED: ce with 3 classes at c = 0.2: a theorem, by convexity on the simplex.
+        """
+        name = self.loss.replace("_", r"\_")
+        where = f"{name} with $K = {self.n_classes}$ classes at {self._costs()}"
+        if self.witness is None:
+            lines = self.certificate.lines if self.certificate is not None else self._without_witness()
+            claim = {"theorem": "is calibrated for rejection", "search": "was not refuted by a search"}
+            text = rf"The loss {where} {claim.get(self.evidence, 'was neither refuted nor resolved')}."
+            body = "\n\n".join(line.strip().replace("_", r"\_") for line in lines)
+            kind = "proposition" if self.certificate is not None else "remark"
+            return f"% {self.headline}\n\\begin{{{kind}}}\n{text}\n\\end{{{kind}}}\n\n{body}\n"
+        witness = self.witness
+        return LATEX.format(
+            headline=self.headline,
+            where=where,
+            eta=", ".join(map(_digits, witness.eta)),
+            scores=", ".join(map(_digits, witness.scores)),
+            w=witness,
+            least=_digits(witness.least_risk),
+            right=_digits(witness.chow_least_risk),
+        )
+
+    def script(self) -> str:
+        """Return a Python program that checks the verdict with torch and scipy, without demur.
+
+        The loss and its rule are written out as the torch operations that they consist of.
+        """
+        subject, witness, n_classes = self.subject, self.witness, self.n_classes
+        if witness is None:
+            raise InputError(f"there is a script for a counterexample only, and this verdict is {self.verdict!r}.")
+        classes, cost = torch.arange(n_classes), subject.target.cost
+        rows = torch.from_numpy(witness.scores).expand(n_classes, -1).clone()
+        losses = _operations(lambda s: subject.loss.forward(s, classes, cost), rows)
+        decision = _operations(lambda s: (subject.decide(s) % (n_classes + 1)).detach(), rows[:1])
+        values = {"eta": witness.eta, "scores": witness.scores, "costs": subject.target.matrix.numpy()}
+        numbers = "\n".join(f"{name} = np.array({value.tolist()!r})" for name, value in values.items())
+        claims = f"claimed, error = {witness.chow_least_risk!r}, {witness.error!r}".replace("inf", "np.inf")
+        return SCRIPT.format(headline=self.headline, losses=losses, decision=decision, numbers=f"{numbers}\n{claims}")
 
     @property
     def calibrated(self) -> bool:
@@ -255,7 +338,7 @@ class CalibrationReport:
     def as_dict(self) -> ByName:
         """Return the whole report as plain numbers, lists and strings, for JSON."""
         derived = ("evidence", "calibrated", "counterexample", "witness", "would_settle", "routes_agree")
-        found = _plain({**vars(self), **{name: getattr(self, name) for name in derived}})
+        found = _plain({**vars(self), "subject": None, **{name: getattr(self, name) for name in derived}})
         if self.theorem_four is not None:
             found["theorem_four"]["fails"] = sorted(self.theorem_four.fails)
         if self.beta is not None:
@@ -287,10 +370,11 @@ class CalibrationReport:
     def _without_witness(self) -> list[str]:
         found = self.search
         lines = [f"  {found.n_eta:,} class probabilities tried with {self.n_outputs} scores, {found.n_right:,} right"]
-        if found.n_right:
-            lines.append(f"  as near as {found.nearest:.0e} to where another decision costs as little")
         if self.calibrated and self.certificate is None:
-            lines.append("  A search refutes; it does not prove: a threshold misplaced by less would have passed.")
+            lines.append(
+                "  A search refutes; it does not prove: a threshold misplaced by less than "
+                f"{found.resolution:.0e} would have passed."
+            )
         return lines
 
     def _of(self, witness: Witness) -> list[str]:
@@ -336,6 +420,92 @@ class CalibrationReport:
         if self.refuted:
             return "none: where a loss prefers wrong decisions, no small risk of it guarantees right ones."
         return "none known."
+
+
+def _digits(value: float) -> str:
+    """Return a number with 50 digits."""
+    return str(mpmath.nstr(mpmath.mpf(float(value)), 50, strip_zeros=True)) if np.isfinite(value) else r"\infty"
+
+
+def _operations(function: Callable[[Tensor], Tensor], example: Tensor) -> str:
+    """Return the body of a Python function of the tensor s_1 with the torch operations of another one."""
+    graph = make_fx(function)(example)
+    constants = [
+        f"{name}=torch.tensor({value.tolist()!r}, dtype={value.dtype})" for name, value in graph.named_buffers()
+    ]
+    code = graph.code.partition(":\n")[2].replace("self.", "constants.")
+    lines = [f"    constants = SimpleNamespace({', '.join(constants)})", *code.splitlines()]
+    return "\n".join(line for line in lines if line.strip())
+
+
+LATEX = r"""% {headline}
+\begin{{proposition}}
+The loss {where} is not calibrated for rejection.
+\end{{proposition}}
+\begin{{proof}}
+Let $\eta = ({eta})$. The decision of least cost is to {w.chow}, at ${w.chow_risk:.12g}$. At the scores
+$g = ({scores})$
+the decision is to {w.taken}, at a cost of ${w.taken_risk:.12g}$, and the pointwise risk of the loss is
+$W(g; \eta) = {least}$.
+Among all scores with the decision of least cost, the infimum of the risk is ${right}$, which is larger by
+${w.gap:.10g}$ (computed by: {w.precision}; the error of this difference is below ${w.error:.1g}$).
+So a minimiser of the risk takes a decision that costs more than the best one.
+\end{{proof}}
+"""
+SCRIPT = '''"""{headline}
+
+Checks the counterexample: the scores take a wrong decision, and no scores found by 40 searches decide rightly with as
+small a risk. It needs numpy, scipy and torch. Decisions are class numbers, and the number of classes for rejecting.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import device  # noqa: F401
+
+{numbers}
+
+
+def losses(s_1):
+{losses}
+
+
+def decision(s_1):
+{decision}
+
+
+def risk(scores):
+    each = losses(torch.tensor(np.asarray(scores)).expand(len(eta), -1).clone()).numpy()
+    return float(sum(p * value for p, value in zip(eta, each) if p > 0))
+
+
+def decided(scores):
+    return int(decision(torch.tensor(np.asarray(scores))[None])[0])
+
+
+expected = eta @ costs
+best, taken, least = int(expected.argmin()), decided(scores), risk(scores)
+assert expected[taken] > expected[best] + 1e-8, "the decision is right"
+
+
+def barred(trial):
+    value = risk(trial) if decided(trial) == best else np.inf
+    return value if np.isfinite(value) else 1e300
+
+
+rng = np.random.default_rng(0)
+trials = [scale * rng.normal(size=len(scores)) for scale in (0.3, 1, 3, 10, 30) for _ in range(2000)]
+trials += [scores + scale * rng.normal(size=len(scores)) for scale in (0.1, 0.3, 1, 3) for _ in range(2000)]
+inside = sorted((trial for trial in trials if decided(trial) == best), key=risk)[:40]
+found = min([np.inf, *(minimize(barred, trial, method="Nelder-Mead").fun for trial in inside)])
+print(f"risk with the wrong decision {{least:.12g}}")
+print(f"least risk with the right one {{found:.12g}} (claimed: {{claimed:.12g}})")
+assert found > least, "scores with the right decision have a smaller risk"
+assert found >= claimed - error - 1e-9 * abs(claimed) if np.isfinite(claimed) else found == claimed
+print("The counterexample stands.")
+'''
 
 
 def describe_eta(eta: NDArray[np.float64]) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from demur.workers import single_threaded_kernels
 
-__all__ = ["Deadline", "Objective", "minimise_convex_kinks", "minimise_kinked_rows", "minimise_rows"]
+__all__ = ["Deadline", "Objective", "minimise_convex_kinks", "minimise_kinked_rows", "minimise_rows", "second_order"]
 
 Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Takes points (m, d) and the numbers of their rows (m,); returns one value per row, none depending on another's."""
@@ -97,7 +97,7 @@ def minimise_rows(
     damping = torch.full((n_rows,), 1e-4, dtype=points.dtype)
     identity = torch.eye(n_unknowns, dtype=points.dtype)
     active = torch.arange(n_rows)
-    value, gradient, curvature = _second_order(objective, points, names)
+    value, gradient, curvature = second_order(objective, points, names)
     for _ in range(max_steps):
         # The slope must be finite even where the value is not.
         slope[active] = gradient.abs().amax(-1) / value.abs().clamp(1.0, 1e4)
@@ -109,7 +109,7 @@ def minimise_rows(
         step = _damped_step(gradient, curvature, damping[active], identity)
         reach = LONGEST_STEP + points[active].abs().amax(-1, keepdim=True)
         step = step * (reach / step.abs().amax(-1, keepdim=True).clamp(min=1e-300)).clamp(max=1.0)
-        new_value, new_gradient, new_curvature = _second_order(objective, points[active] - step, names[active])
+        new_value, new_gradient, new_curvature = second_order(objective, points[active] - step, names[active])
         doubt = noise * (1 + value.abs())
         calmer = new_gradient.abs().amax(-1) < gradient.abs().amax(-1)
         better = (new_value < value - doubt) | ((new_value <= value + doubt) & calmer)
@@ -145,7 +145,7 @@ def _lowest_eigenvalue(curvature: Tensor) -> Tensor:
     return lowest
 
 
-def _second_order(objective: Objective, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def second_order(objective: Objective, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return value, gradient and second derivatives of each row; an infinite value where one is not a number."""
     n_rows, n = points.shape
     free = points.detach().repeat(n, 1).requires_grad_()

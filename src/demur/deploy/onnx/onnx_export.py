@@ -19,7 +19,7 @@ from demur.columns.schema import Column
 from demur.deploy.onnx.classifier_graphs import network_decision, option_proba, transformed
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, Operand, require
 from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
-from demur.rules import Chow, CostMatrix, ThresholdRule
+from demur.rules import Chow, CostMatrix, Relinked, ThresholdRule
 from demur.tabular import TableModel
 from demur.tabular.table_files import as_column
 from demur.whole_file import write_whole
@@ -300,6 +300,8 @@ def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) 
             words = f"Answers by the rule of {model.loss_.name}, trained for the cost {cost:g}."
     else:
         proba = scores = option_proba(graph, X, model)
+        if type(model.rule_) is Relinked:
+            scores = graph.traced(model.rule_.link, (proba, (2, len(classes))))[0]
         threshold, words, cost = _threshold(graph, model.rule_, model.cost)
         if type(model.rule_) is CostMatrix:  # what each answer saves on average, compared with declining
             costs = _one_for_all(model.rule_.costs, 2)
@@ -319,7 +321,7 @@ def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) 
 
 def _threshold(graph: Graph, rule: Any, cost: float) -> tuple[Operand, str, float | None]:
     """Return what the confidence must exceed, the rule in words, and the cost that is an input; None is Chow's rule."""
-    if rule is None or type(rule) is Chow:
+    if rule is None or type(rule) in (Chow, Relinked):
         price = float(_one_for_all(cost if rule is None else rule.cost, 0))
         limit = graph.op("Sub", np.array(1.0), _cost_input(graph, price))
         return limit, "Answers where the confidence exceeds 1 - cost (Chow's rule).", price
