@@ -256,7 +256,7 @@ def test_a_cost_matrix_decides_and_is_accounted_for(demur, fit, tmp_path):
     by_hand = np.mean([0.5 if said is None else price[true, said] for true, said in pairs])
     found = json.loads(demur("evaluate", tmp_path / "model", data, "--json").text)
     assert found["figures"]["mean_cost"]["estimate"] == pytest.approx(by_hand)
-    assert found["baselines"]["reject_everything"] == 0.5
+    assert found["figures"]["mean_cost_if_all_rejected"]["estimate"] == 0.5
     assert f"100 rows cost {100 * by_hand:.4g}" in " ".join(demur("evaluate", tmp_path / "model", data).text.split())
     assert "cannot decide for another cost" in demur("predict", tmp_path / "model", data, "--cost", "0.1").complaint
 
@@ -333,7 +333,7 @@ def test_rows_that_a_time_split_by_groups_drops_are_counted(fit, tmp_path):
     held_out = {patient for day, patient, *_ in rows if day >= 320}
     dropped = sum(day < 320 and patient in held_out for day, patient, *_ in rows)
     assert 0 < dropped < 100
-    assert f"trained on {320 - dropped} earlier rows and evaluated on the latest 80 by day" in result.errors
+    assert f"trained on {320 - dropped} rows" in result.text
 
 
 def test_every_column_that_is_set_aside_is_named(fit, tmp_path):

@@ -232,7 +232,7 @@ def test_other_columns_are_one_error_that_names_them(columns, parts, passes_by_n
 def test_encoding_goes_by_name_and_says_what_is_not_there():
     table = pa.table({"c": pa.array([1], pa.date32()), "b": ["v"], "a": [3]})
     assert FEATURES.encode(table).tolist() == [[3, 1, 1]]
-    with pytest.raises(TableError, match="has no column 'b'"):
+    with pytest.raises(TableError, match="there is no column 'b'"):
         FEATURES.encode(table.drop_columns(["b"]))
     with pytest.raises(TableError, match="column 'a' holds 'x'"):
         FEATURES.encode(table.set_column(2, "a", pa.array(["x"])))

@@ -71,10 +71,7 @@ def test_samples_by_a_pattern_and_notes():
     rows.iloc[0, 0] = "error"
     fitted = fit_answers(as_csv(rows.assign(truth=truth)), "truth", answer="sample_*")
     assert fitted.model.schema.names == tuple(f"sample_{k}" for k in range(5))
-    assert fitted.notes == (
-        "the most frequent of 5 samples is the answer, and its share of them is the confidence.",
-        "answers that are not one of the labels, such as 'error', are declined (1 answers).",
-    )
+    assert fitted.notes == ("answers that are not one of the labels, such as 'error', are declined (1 answers).",)
     new = pa.table({f"sample_{k}": ["yes", "no"] for k in range(5)})
     assert fitted.model.answers(new)["prediction"].to_pylist()[0] == "yes"
 

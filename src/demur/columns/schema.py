@@ -399,17 +399,11 @@ class Schema:
         >>> schema.encode(pa.table({"pet": ["dog", "newt", None]}), unseen=-1).ravel()
         array([ 1., -1., nan])
         """
-        self.check_present(table, where)
+        check_columns(self.names, table.schema.names, where)
         encoded = np.empty((table.num_rows, len(self.columns)))
         for position, column in enumerate(self.columns):
             encoded[:, position] = column.encode(table.column(column.name), where, unseen)
         return encoded
-
-    def check_present(self, table: pa.Table | pa.RecordBatch, where: str) -> None:
-        """Refuse a table without one of the columns."""
-        missing = [name for name in self.names if name not in table.schema.names]
-        if missing:
-            raise TableError(f"{where} has no column {listed(missing)}: give all columns that the model was fitted on")
 
     def describe(self) -> tuple[str, ...]:
         """Return sentences about the columns that are used and those that are not."""

@@ -3,7 +3,7 @@ from .cascade import Cascade, CascadeRun
 from .defer_classifier import DeferClassifier
 from .defer_option import DeferOption, StoredProbabilities
 from .deferral_check import DeferralReport, check_deferral
-from .deferral_metrics import DeferralCurve, expert_load, system_accuracy
+from .deferral_metrics import expert_load, system_accuracy
 from .expert_reliability import ExpertReliability
 from .experts import Expert, Votes
 from .joint_losses import (
@@ -28,7 +28,6 @@ __all__ = [
     "DecoupledDeferral",
     "DeferClassifier",
     "DeferOption",
-    "DeferralCurve",
     "DeferralReport",
     "Expert",
     "ExpertReliability",

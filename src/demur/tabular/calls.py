@@ -146,7 +146,7 @@ class CallsModel(TableModel):
         TableError
             If an answer has no confidence.
         """
-        self.schema.check_present(table, where)
+        check_columns(self.schema.names, table.schema.names, where)
         known, columns = set(self.classes.tolist()), {column.name: column for column in self.schema.columns}
         said = np.full((table.num_rows, len(self.services)), None, dtype=object)
         sure, paid = np.ones(said.shape), np.zeros(said.shape)

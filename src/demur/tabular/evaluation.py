@@ -409,29 +409,21 @@ class Evaluation:
             cases.append(Case(str(number), true, names[answer], confidence, second, second_confidence, shown_columns))
         return cases
 
-    @property
-    def _costs(self) -> tuple[float, float, float] | None:
-        """The mean cost of a row as decided, if all were answered, and if all were declined; None without prices."""
-        if self.mean_costs:
-            paid, answered, declined = (float(found.estimate) for found in self.mean_costs.values())
-            return paid, answered, declined
-        return None if self.cost is None else (self.risk, self.risk_if_all_answered, self.cost)
-
     def headline(self) -> str:
         """Summarize the decisions in one sentence."""
         if self.asking is not None:
             return self.asking.headline()
         words = shares_in_words(self.counts)
-        if self._costs is None:
+        if self.mean_costs:
+            start, costs = "By its cost matrix", [matrix_words(one.estimate) for one in self.mean_costs.values()]
+        elif self.cost is not None:
+            start = f"At cost {cost_words(self.cost)}"
+            costs = [per_hundred(one) for one in (self.risk, self.risk_if_all_answered, self.cost)]
+        else:
             return f"{words[0].upper()}{words[1:]}."
-        start = "By its cost matrix" if self.cost is None else f"At cost {cost_words(self.cost)}"
-        return f"{start}, {words}; {self._spent()}."
-
-    def _spent(self) -> str:
-        """Say what the decisions cost, and what it would be to answer all rows, and to decline all."""
-        assert self._costs is not None
-        paid, answered, declined = map(matrix_words if self.mean_costs else per_hundred, self._costs)
-        return f"each 100 rows cost {paid} ({answered} if all were answered, {declined} if all were declined)"
+        paid, answered, declined = costs
+        spent = f"each 100 rows cost {paid} ({answered} if all were answered, {declined} if all were declined)"
+        return f"{start}, {words}; {spent}."
 
     def class_warnings(self) -> list[str]:
         """Name the classes whose share of correct answers is significantly below half of that of all rows.
@@ -501,7 +493,6 @@ class Evaluation:
     def to_json(self) -> ByName:
         """Return every figure as plain numbers, strings, lists and dicts, with None where one is undefined."""
         check, counts = self.guarantee_check, self.counts
-        _, answered, rejected = self._costs or (None, self.risk_if_all_answered, None)
         found = {
             "n_rows": self.n_rows,
             "n_unlabelled": self.n_unlabelled,
@@ -520,7 +511,6 @@ class Evaluation:
                 "novel": self.n_novel,
             },
             "figures": self.figures,
-            "baselines": {"answer_everything": answered, "reject_everything": rejected},
             "by_class": [one.to_json() for one in self.by_class],
             "group": self.group,
             "by_group": [one.to_json() for one in self.by_group],
@@ -530,13 +520,6 @@ class Evaluation:
             "asking": None if self.asking is None else self.asking.to_json(),
         }
         return {name: json_ready(value) for name, value in found.items()}
-
-    def __repr__(self) -> str:
-        cost = "none" if self.cost is None else f"{self.cost:g}"
-        return (
-            f"Evaluation({self.n_rows:,} rows, {len(self.class_names)} classes, cost={cost}, "
-            f"risk={self.risk:.4g}, coverage={self.coverage:.4g}, accepted_accuracy={self.accepted_accuracy:.4g})"
-        )
 
 
 def cost_difference(first: Evaluation, second: Evaluation, cost: float | None = None) -> Interval:
@@ -628,7 +611,7 @@ def evaluate_table(
         cost=model.cost if cost is None else cost,
         top=top if model.has_proba else None,
         cost_adjustable=model.cost_adjustable,
-        explanation=model.explain() if asking is None else asking.rule(),
+        explanation=None if prices else model.explain(),
         rows=data.rows.select(sorted(data.rows.column_names, key=lambda name: name not in texts)),
         row_numbers=numbers,
         why_cost_fixed=model.why_cost_fixed,

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, ByName
-from demur.deferral.deferral_metrics import DeferralCurve
 from demur.metrics import Interval, mean_interval, proportion_interval
-from demur.tabular.evaluation_figures import ReliabilityBins, counted, json_ready, per_hundred, percent
+from demur.tabular.evaluation_figures import counted, json_ready, per_hundred, percent
 from demur.tabular.expert_columns import given_answers
 
 __all__ = ["ExpertEvaluation", "ExpertFigures", "right_answers"]
@@ -37,8 +36,6 @@ class ExpertFigures:
         The share of right answers among those asked for and given.
     risk_if_always_asked : Interval
         The mean cost of a row if the expert were always asked, on the rows with an answer.
-    calibration_error : float or None
-        The expected error of the estimated probabilities that the expert is right; None without answers.
     """
 
     name: str
@@ -49,7 +46,6 @@ class ExpertFigures:
     load: Interval
     right_when_asked: Interval
     risk_if_always_asked: Interval
-    calibration_error: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,19 +154,9 @@ class ExpertEvaluation:
                     load=proportion_interval(int(asked.sum()), self.n_rows),
                     right_when_asked=proportion_interval(int(right[both].sum()), int(both.sum())),
                     risk_if_always_asked=_moved(proportion_interval(int((seen == 0).sum()), n_answered), price),
-                    calibration_error=ReliabilityBins.from_confidence(self.expected[given, number], right[given]).ece
-                    if n_answered
-                    else None,
                 )
             )
         return found
-
-    @cached_property
-    def curve(self) -> DeferralCurve:
-        """Accuracy against the share of rows that are asked about, each of its best expert."""
-        worth = self.expected - self.prices
-        rows, best = np.arange(self.n_rows), worth.argmax(axis=1)
-        return DeferralCurve.from_confidence(self.sure - worth[rows, best], self.model_right, self.filled[rows, best])
 
     def headline(self) -> str:
         """Summarize who answers, and at which cost, in one sentence."""
@@ -189,13 +175,8 @@ class ExpertEvaluation:
             f"{asks}; {percent(self.accuracy.estimate)} of the final answers are right, and each 100 rows cost {spent}."
         )
 
-    def rule(self) -> str:
-        """Return the experts and their prices in a sentence."""
-        asked = ", ".join(f"{name} at {price:g}" for name, price in zip(self.names, self.prices, strict=True))
-        return f"Each row goes where the expected cost is lowest: the model itself, or {asked}; a mistake costs 1."
-
     def remarks(self) -> list[str]:
-        """Return sentences on missing answers and on limits."""
+        """Return sentences on missing answers."""
         sentences = []
         if self.n_open:
             rows = counted(self.n_open, "row", "rows")
@@ -205,9 +186,6 @@ class ExpertEvaluation:
             for one in self.experts
             if not one.n_answered
         ]
-        if self.limits:
-            limited = ", ".join(f"{name} at most {_limit_words(limit)}" for name, limit in self.limits.items())
-            sentences.append(f"The rows were assigned together, within the limits: {limited}.")
         return sentences
 
     def to_json(self) -> ByName:
@@ -239,7 +217,3 @@ def right_answers(answers: Mapping[str, AnyArray], labels: AnyArray) -> Floats:
 
 def _moved(found: Interval, by: float) -> Interval:
     return Interval(found.estimate + by, found.low + by, found.high + by, found.confidence_level)
-
-
-def _limit_words(limit: float) -> str:
-    return f"{limit:,} rows" if isinstance(limit, int) else f"{percent(limit)} of the rows"

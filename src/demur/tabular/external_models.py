@@ -95,7 +95,7 @@ def model_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, 
     if reads == "numbers":
         numbers = schema.encode(table, where=where)
         return np.where(np.abs(numbers) > LARGEST, np.nan, numbers)
-    schema.check_present(table, where)
+    check_columns(schema.names, table.schema.names, where)
     values = {column.name: _values(column, table.column(column.name), where) for column in schema.columns}
     if reads == "texts":
         return next(iter(values.values()))
@@ -316,14 +316,7 @@ def fit_proba(
     else:
         stored = file.matrix.take(columns=np.array([int(name) for name in schema.names]))
     given, notes = _probabilities(stored, classes, kind, data)
-    unseen = sorted(set(classes) - set(data.classes))
-    if unseen:
-        notes.append(f"no row has the label {listed(unseen)}, which the model can answer nevertheless.")
-
     fitted, _ = file.fit(schema, np.arange(float(len(stored))).reshape(-1, 1), given)
-    used = fitted.model.facts["calibrated_on"]
-    if used < fitted.model.facts["rows"]:
-        notes.append(f"the calibration was fitted on {used:,} of the rows, drawn at random.")
     return replace(fitted, notes=tuple(notes))
 
 
@@ -400,7 +393,7 @@ def fit_answers(
         np.arange(float(len(data.labels))).reshape(-1, 1),
         AnswerClassifier(confidence is not None),
     )
-    return replace(fitted, notes=tuple(_notes_on_answers(data, said, len(samples), confidence)))
+    return replace(fitted, notes=tuple(_notes_on_answers(data, said, confidence)))
 
 
 def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collection[str | None]) -> list[str]:
@@ -418,15 +411,12 @@ def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collecti
     return [name for name in data.rows.column_names if name in found]
 
 
-def _notes_on_answers(data: LabelledTable, said: Counter[str], n_samples: int, confidence: str | None) -> list[str]:
+def _notes_on_answers(data: LabelledTable, said: Counter[str], confidence: str | None) -> list[str]:
     """Return what a user should know about answers and labels that do not match, and empty cells."""
     from demur.estimators.answer_classifier import class_number
 
     numbers, notes = {label: number for number, label in enumerate(data.classes)}, []
     strange = [text for text in said if class_number(text, numbers) == len(numbers)]
-    if n_samples > 1:
-        what = "" if confidence is not None else ", and its share of them is the confidence"
-        notes.append(f"the most frequent of {n_samples} samples is the answer{what}.")
     if strange:
         times = sum(said[text] for text in strange)
         notes.append(

@@ -741,8 +741,6 @@ def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: ND
     if spec.group_split is None:
         equal = blocks_of(compared, data.labels).explain()
         notes += [] if equal is None else [equal]
-    else:
-        notes.append(f"the rows of each group of {spec.group_split} stay on one side of every split.")
     label = spec.out_of_scope
     if label is not None and label not in data.classes:
         notes.append(f"no row has the out-of-scope label {shown(label)}{did_you_mean(label, data.classes) or '.'}")
@@ -755,9 +753,7 @@ def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: ND
     schema, of_train = fitted.model.schema, data.take(train)
     codes = schema.encode(of_train.rows)
     notes += likely_leaks(codes, of_train.labels, schema)
-    if held_out is None:
-        return notes
-    if spec.test is not None:
+    if spec.test is not None and held_out is not None:
         values = [schema.with_texts(codes, of_train.rows), schema.with_texts(schema.encode(held_out), held_out)]
         numbers = equal_rows(np.concatenate(values))
         n_known = int(np.isin(numbers[len(codes) :], numbers[: len(codes)]).sum())
@@ -766,11 +762,6 @@ def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: ND
                 f"{n_known:,} of the {held_out.num_rows:,} rows of {fitted.where} equal a training row in all "
                 "features: the figures may be too good."
             )
-    elif spec.time_split is not None:
-        notes.append(
-            f"the model was trained on {len(train):,} earlier rows and evaluated on the latest {held_out.num_rows:,} "
-            f"by {spec.time_split}."
-        )
     return notes
 
 
@@ -816,13 +807,6 @@ def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: S
     known = np.where(np.abs(codes[some]) > LARGEST, np.nan, codes[some])
     most = _TOLERATED * n_others
     for name, values in zip(schema.names, known.T, strict=True):
-        position = np.unique(values, return_inverse=True)[1]
-        counts = np.bincount(position * (y.max() + 1) + y, minlength=(position.max() + 1) * (y.max() + 1))
-        by_value = counts.reshape(-1, y.max() + 1)
-        # A tree that is nearly always right needs values with hardly more than one class each, in few runs of a class.
-        n_mixed, n_runs = len(y) - by_value.max(axis=1).sum(), np.count_nonzero(np.diff(by_value.argmax(axis=1)))
-        if n_mixed > 3 * most + 3 or n_runs > 2 * (_LEAVES + 3 * most):
-            continue
         n_wrong = int((cross_val_predict(tree, values[:, None], y, cv=KFold(2)) != y).sum())
         if n_wrong <= most:
             found.append(

@@ -31,7 +31,6 @@ from demur.tabular.evaluation_figures import (
     per_hundred,
     percent,
 )
-from demur.tabular.expert_evaluation import ExpertEvaluation
 from demur.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -138,11 +137,8 @@ def report_html(
     (True, False)
     """
     environment = page_environment(_PACKAGE, needed_by="the report", extra="report")
-    asking, cost = evaluation.asking, evaluation.cost
-    charts, grid, script, data = [risk_coverage_chart(evaluation)], np.empty(0), "", None
-    if asking is not None:
-        charts.append(deferral_chart(asking))
-    elif cost is not None:
+    cost, charts, grid, script, data = evaluation.cost, [risk_coverage_chart(evaluation)], np.empty(0), "", None
+    if evaluation.asking is None and cost is not None:
         grid = cost_grid(cost)
         states = _states(evaluation, grid) if evaluation.cost_adjustable else []
         charts.append(cost_chart(evaluation, cost, grid, [state["markers"][1][1] for state in states]))
@@ -370,20 +366,6 @@ def cost_chart(evaluation: Evaluation, cost: float, grid: Floats, risks: Sequenc
         _risk_axis("Cost per 100 rows", max(error_rate, evaluation.risk, *risks), ""),
         {"nothing": ([0, last], [0, last]), "everything": ([0, last], [error_rate] * 2), **model},
         (cost, evaluation.risk),
-    )
-
-
-def deferral_chart(asking: ExpertEvaluation) -> Chart:
-    """Draw the share of wrong final answers against the share of rows that somebody is asked about."""
-    curve, alone, wrong = asking.curve, float(asking.nobody.estimate), 1 - float(asking.accuracy.estimate)
-    highest = max(float((1 - curve.accuracy).max()), alone, wrong)
-    return Chart(
-        "deferral",
-        "Share of wrong final answers against the share of rows that an expert is asked about.",
-        _share_axis("Rows asked about"),
-        _risk_axis("Wrong among the final answers", highest, " %"),
-        {"everything": ([0, 1], [alone] * 2), "model": (curve.deferred, 1 - curve.accuracy)},
-        (float((asking.ask >= 0).mean()), wrong),
     )
 
 

@@ -401,18 +401,14 @@ def _parquet_folder(folder: Path) -> ArrowContent:
     paths = [p for p in found if not any(x.startswith((".", "_")) for x in p.relative_to(folder).parts)]
     if not paths:
         raise TableError(f"{shown(folder)} has no .parquet files: give a file, or a folder of Parquet files")
-    schemas = []
     with _explained(name, "folder of Parquet files"):
         files = ds.dataset([*map(str, paths)], format="parquet", partitioning="hive", partition_base_dir=str(folder))
-    for path, fragment in zip(paths, files.get_fragments(), strict=True):
-        with _explained(path.name, "Parquet file"):
-            schemas.append(fragment.physical_schema)
-        if different := set(schemas[-1].names) ^ set(schemas[0].names):
+        schemas = [fragment.physical_schema for fragment in files.get_fragments()]
+        schema = pa.unify_schemas([*schemas, files.schema], promote_options="permissive")
+    for path, own in zip(paths, schemas, strict=True):
+        if different := set(own.names) ^ set(schemas[0].names):
             problem = f"{path.name} and {paths[0].name} in {name} have different columns"
             raise TableError(f"{problem} ({listed(sorted(different))}): give a folder whose files have the same")
-    keys = pa.schema([field for field in files.schema if field.name not in schemas[0].names])
-    with _explained(name, "folder of Parquet files"):
-        schema = pa.unify_schemas([*schemas, keys], promote_options="permissive")
 
     def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         options = {"schema": schema, "columns": names, "batch_size": rows, "batch_readahead": 1}

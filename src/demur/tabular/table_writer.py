@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from demur.columns.frames import TableError, listed, plain_table, shown
+from demur.columns.frames import TableError, plain_table, shown
 from demur.whole_file import part_of
 
 __all__ = ["TableWriter"]
@@ -118,15 +118,9 @@ class TableWriter:
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows; all batches have the columns of the first."""
-        if self._sink is None:
-            raise TableError("the writer is not open: use it as in 'with TableWriter(path) as writer'")
         with self._explained():
             if self._schema is None:
                 self._begin(batch.schema)
-            elif not batch.schema.equals(self._schema):
-                names, first = listed(batch.schema.names), listed(self._schema.names)
-                problem = f"rows with the columns {names} follow rows with {first}, or of another type"
-                raise TableError(f"{problem}: write batches with the same columns")
             if self._columnar is None:
                 self._sink.write(_csv_rows(_guarded(batch) if self._guards else batch, self._between))
             else:
