@@ -123,7 +123,7 @@ def test_prices_change_without_a_refit(demur, place, tmp_path):
     assert shares[0] > shares[1] > shares[2] == 0
     judged = demur("evaluate", place / "model", place / "new.csv", "--price", "consultant=0.9", "--json")
     assert json.loads(judged.text)["asking"]["experts"][1]["n_asked"] == 0
-    assert "consultant at 0.9" in json.loads(judged.text)["rule"]
+    assert json.loads(judged.text)["asking"]["experts"][1]["price"] == 0.9
 
 
 def test_limits_hold_for_a_file_whatever_the_size_of_its_pieces(demur, place, tmp_path):
@@ -145,7 +145,7 @@ def test_limits_hold_for_a_file_whatever_the_size_of_its_pieces(demur, place, tm
 def test_limits_are_part_of_the_model(demur, place, tmp_path):
     options = (*EXPERTS, "--capacity", "consultant=5")
     result = demur("fit", place / "data.csv", "-t", "y", "-m", "lr", *options, "-o", tmp_path / "model")
-    assert "consultant at most 5 rows" in " ".join(result.text.split())
+    assert result.code == 0, result
     for more, count in (((), 5), (("--capacity", "consultant=none"), None), (("--capacity", "consultant=2"), 2)):
         out = tmp_path / "out.csv"
         demur("predict", tmp_path / "model", place / "new.csv", "-o", out, "--force", *more)

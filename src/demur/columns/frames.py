@@ -24,7 +24,6 @@ __all__ = [
     "plain_array",
     "plain_table",
     "shown",
-    "vector_names",
 ]
 
 
@@ -142,20 +141,11 @@ def plain_table(table: pa.Table | pa.RecordBatch, *, lists: bool = False) -> pa.
     for name, values in zip(table.schema.names, table.columns, strict=True):
         column = plain_array(values)
         width = _vector_width(column, lists)
-        parts = [column] if width is None else [pc.list_element(column, k) for k in range(width)]
-        columns |= zip([name] if width is None else vector_names(name, width), parts, strict=True)
+        if width is None:
+            columns[name] = column
+        else:
+            columns |= {f"{name}[{k}]": pc.list_element(column, k) for k in range(width)}
     return type(table).from_arrays(list(columns.values()), names=list(columns))
-
-
-def vector_names(name: str, width: int) -> list[str]:
-    """Return the names of the columns of a vector.
-
-    Examples
-    --------
-    >>> vector_names("v", 2)
-    ['v[0]', 'v[1]']
-    """
-    return [f"{name}[{k}]" for k in range(width)]
 
 
 def _vector_width(values: Values, lists: bool) -> int | None:

@@ -103,6 +103,7 @@ class CallsModel(TableModel):
         proba: bool = False,
         prices: Mapping[str, float] | None = None,
         ask: Any = None,
+        review: Any = None,
         where: str = "the table",
         first: int = 0,
     ) -> pa.Table:

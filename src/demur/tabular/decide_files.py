@@ -14,9 +14,8 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from demur.array_types import ByName
+from demur.array_types import AnyArray, ByName
 from demur.columns.frames import TableError, check_columns
 from demur.deferral import Capacity
 from demur.rules import Decision
@@ -150,7 +149,8 @@ def decide_file(
         def opened() -> TableReader:
             return stack.enter_context(open_table(source, delimiter=options.delimiter, **notation))
 
-        reader, plan = opened(), _Plan()
+        reader = opened()
+        plan: dict[str, AnyArray] = {}
         kept, rows, rejected = _checked(model, reader, options), 0, 0
         if options.review_budget is not None or limits:
             plan, reader = _plan(model, reader, options, limits), opened()
@@ -175,39 +175,22 @@ def _limits(model: TableModel, options: DecideOptions) -> dict[str, float]:
     return {name: limit for name, limit in both.items() if limit is not None}
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What was chosen for all rows together: the expert to ask, or the rows to review and what a review saves."""
+def _plan(
+    model: TableModel, reader: TableReader, options: DecideOptions, limits: Mapping[str, float]
+) -> dict[str, AnyArray]:
+    """Read all rows, and choose those to review, or assign them to experts at the least expected cost.
 
-    ask: NDArray[np.int64] | None = None
-    saves: NDArray[np.float64] | None = None
-    reviewed: NDArray[np.bool_] | None = None
-
-
-def _plan(model: TableModel, reader: TableReader, options: DecideOptions, limits: Mapping[str, float]) -> _Plan:
-    """Read all rows, and choose those to review, or assign them to experts at the least expected cost."""
+    The result has ``review`` and ``saves``, what each review saves, or ``ask``, the expert to ask.
+    """
     chunks = reader.chunks(model.schema.arrow_types(), options.chunk_rows)
     if options.review_budget is not None:
         saves = np.concatenate([savings(model, chunk, options.cost, where=reader.name) for chunk in chunks])
-        return _Plan(saves=saves, reviewed=rows_to_review(saves, options.review_budget))
+        return {SAVES: saves, "review": rows_to_review(saves, options.review_budget)}
     decided = (model.decide_and_score(chunk, prices=options.prices, where=reader.name)[0] for chunk in chunks)
     costs = np.concatenate([one.costs for one in decided if one.costs is not None])
     nothing = np.zeros(len(costs))
     decision = Decision(nothing, nothing, nothing, nothing, costs=costs)
-    return _Plan(ask=Capacity(limits).assign(decision, model.experts.columns).ask)
-
-
-def _review(answers: pa.Table, saves: NDArray[np.float64], reviewed: NDArray[np.bool_]) -> pa.Table:
-    """Decline the rows to review, and answer all others."""
-    chosen, choice = pa.array(reviewed), answers.column("first_choice")
-    reason = pc.fill_null(answers.column("reason"), "ambiguous")
-    replaced = {
-        "prediction": pc.if_else(chosen, pa.scalar(None, choice.type), choice),
-        "rejected": chosen,
-        "reason": pc.if_else(chosen, reason, pa.scalar(None, pa.string())),
-    }
-    columns = {name: replaced.get(name, answers.column(name)) for name in answers.column_names}
-    return pa.table({**columns, SAVES: saves})
+    return {"ask": np.asarray(Capacity(limits).assign(decision, model.experts.columns).ask)}
 
 
 def _checked(model: TableModel, reader: TableReader, options: DecideOptions) -> list[str]:
@@ -225,7 +208,7 @@ def _checked(model: TableModel, reader: TableReader, options: DecideOptions) -> 
 
 
 def _decided(
-    model: TableModel, reader: TableReader, kept: list[str], options: DecideOptions, plan: _Plan
+    model: TableModel, reader: TableReader, kept: list[str], options: DecideOptions, plan: Mapping[str, AnyArray]
 ) -> Iterator[pa.RecordBatch]:
     """Return the columns to write, chunk by chunk."""
     said = {name: reader.columns[name] or pa.string() for name in model.experts.owners if name in reader.columns}
@@ -239,12 +222,12 @@ def _decided(
     def answer(part: tuple[int, pa.RecordBatch, pa.RecordBatch]) -> pa.RecordBatch:
         first, chunk, copies = part
         rows = slice(first, first + chunk.num_rows)
-        place: ByName = {"where": reader.name, "first": first, "ask": None if plan.ask is None else plan.ask[rows]}
+        chosen = {name: values[rows] for name, values in plan.items()}
+        place: ByName = {"where": reader.name, "first": first, "ask": chosen.get("ask"), "review": chosen.get("review")}
         answers = model.answers(chunk, options.cost, proba=options.proba, prices=options.prices, **place)
-        if plan.saves is not None and plan.reviewed is not None:
-            answers = _review(answers, plan.saves[rows], plan.reviewed[rows])
         columns = {name: copies.column(name) for name in kept}
         columns |= {name: answers.column(name).combine_chunks() for name in answers.column_names}
+        columns |= {SAVES: pa.array(chosen[SAVES])} if SAVES in chosen else {}
         return pa.record_batch(columns)
 
     return _in_order(answer, numbered())

@@ -600,10 +600,7 @@ def evaluate_table(
     decision, top = _decide(model, data.rows, cost, prices, where)
     if model.asks_experts:
         decision, asking = _asking(model, data, decision, prices)
-    numbers = None
     texts = [column.name for column in model.schema.columns if column.kind == "text"]  # shown first
-    if data.n_unlabelled:  # a row keeps the number it has in the table
-        numbers = np.flatnonzero([label is not None for label in class_texts(table[model.target])]) + 1
     return Evaluation.of(
         data.labels,
         decision,
@@ -613,7 +610,7 @@ def evaluate_table(
         cost_adjustable=model.cost_adjustable,
         explanation=None if prices else model.explain(),
         rows=data.rows.select(sorted(data.rows.column_names, key=lambda name: name not in texts)),
-        row_numbers=numbers,
+        row_numbers=data.numbers + 1,
         why_cost_fixed=model.why_cost_fixed,
         rule=getattr(model.classifier, "rule_", None),
         n_unlabelled=data.n_unlabelled,

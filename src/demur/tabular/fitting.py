@@ -263,9 +263,8 @@ class TrainingFile:
         data = LabelledTable.of(table, target, source_name(path))
         if not outputs:
             check_classes(spec.in_scope(data.labels), target)
-        elif matrix is not None and data.n_unlabelled:
-            labelled = [label is not None for label in class_texts(table[target])]
-            matrix = matrix.take(rows=np.flatnonzero(labelled))
+        elif matrix is not None:
+            matrix = matrix.take(rows=data.numbers)
         return cls(data, spec, notation, matrix)
 
     def fit(self, schema: Schema, compared: Features, given: Any = None) -> tuple[FittedFile, NDArray[np.int64]]:
@@ -426,12 +425,11 @@ def fit_table(
         from demur.tabular.expert_columns import ExpertColumns
 
         spec = replace(spec, experts=ExpertColumns.of(spec.experts, spec.capacity, table.column_names))
-    known = np.flatnonzero([label is not None for label in class_texts(table[target])])
     _check_groups(groups, table.num_rows)
     if isinstance(spec.rule, RiskControl):
         _check_groups(spec.rule.groups, table.num_rows)
-        spec = replace(spec, rule=spec.rule.of_rows(known))
-    return _fit_rows(data, spec, schema=schema, groups=_taken(groups, known))
+        spec = replace(spec, rule=spec.rule.of_rows(data.numbers))
+    return _fit_rows(data, spec, schema=schema, groups=_taken(groups, data.numbers))
 
 
 def _check_groups(groups: ArrayLike | None, n_rows: int) -> None:

@@ -34,7 +34,6 @@ from demur.columns.frames import (
     listed,
     plain_table,
     shown,
-    vector_names,
 )
 from demur.columns.schema import Schema, as_type, kind_of_type
 from demur.errors import MissingExtraError
@@ -140,7 +139,7 @@ class TableReader:
 
     def read(self) -> pa.Table:
         """Return the whole table, with types that fit all rows."""
-        table = plain_table(self._content.read())
+        table = self._content.read()
         if not table.num_rows:
             raise self._no_rows()
         return table
@@ -190,12 +189,6 @@ class TableReader:
         return TableError(f"{self.name} has columns but no rows: give at least one row")
 
 
-def _is_vector(type_: pa.DataType) -> bool:
-    return pa.types.is_fixed_size_list(type_) and bool(
-        pa.types.is_floating(type_.value_type) or pa.types.is_integer(type_.value_type)
-    )
-
-
 class ArrowContent:
     """The rows of a table in a format with types.
 
@@ -214,11 +207,11 @@ class ArrowContent:
         check_names(tuple(schema.names), name)
         for field in schema:
             getattr(field.type, "tz", None)  # raises an error if the file is damaged there
-        vectors = {field.name: field.type.list_size for field in schema if _is_vector(field.type)}
-        self._stored = {name: vector_names(name, vectors[name]) if name in vectors else [name] for name in schema.names}
-        schema = plain_table(schema.empty_table()).schema if vectors else schema
-        self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in schema}
-        self.name, self._schema, self._batches, self.matrix = name, schema, batches, matrix
+        empty = schema.empty_table()
+        self._stored = {name: plain_table(empty.select([name])).column_names for name in schema.names}
+        self._schema = plain_table(empty).schema
+        self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in self._schema}
+        self.name, self._batches, self.matrix = name, batches, matrix
 
     def read(self) -> pa.Table:
         """Return all rows."""
@@ -231,7 +224,7 @@ class ArrowContent:
         for batch in self._batches(stored, rows):
             chosen = batch.select(stored)
             chosen.validate(full=True)
-            yield (plain_table(chosen) if any(map(_is_vector, chosen.schema.types)) else chosen).select(names)
+            yield plain_table(chosen).select(names)
 
     def chunks(
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
@@ -240,8 +233,7 @@ class ArrowContent:
         with _explained(self.name, "table"):
             for batch in self._validated(list(dict.fromkeys((*columns, *copied))), rows):
                 arrays = [as_type(batch.column(name), wanted, name, self.name) for name, wanted in columns.items()]
-                chunk = plain_table(pa.RecordBatch.from_arrays(arrays, names=list(columns)))
-                yield chunk, batch.select(list(copied))
+                yield pa.RecordBatch.from_arrays(arrays, names=list(columns)), batch.select(list(copied))
 
 
 def _seekable(stream: BinaryIO) -> BinaryIO | pa.BufferReader:
@@ -682,6 +674,8 @@ class LabelledTable:
     rows : pyarrow.Table
         All columns, the target included.
     labels : array of str
+    numbers : array of int
+        The positions of the rows in the table.
     target : str
         The column with the labels.
     name : str
@@ -698,6 +692,7 @@ class LabelledTable:
 
     rows: pa.Table
     labels: NDArray[np.str_]
+    numbers: NDArray[np.int64]
     target: str
     name: str = "the table"
     n_unlabelled: int = 0
@@ -708,11 +703,12 @@ class LabelledTable:
         check_columns([target], table.column_names, name, " to predict")
         label_type(table[target], target)  # refuses a column that cannot be a target
         labels = class_texts(table[target])
-        known = np.array([label is not None for label in labels], dtype=bool)
-        if not known.any():
+        known = np.flatnonzero([label is not None for label in labels])
+        if not len(known):
             raise TableError(f"the target column {shown(target)} of {name} is empty: give rows with a label")
-        rows = table if known.all() else table.filter(known)
-        return cls(rows, labels[known].astype(str), target, name, table.num_rows - rows.num_rows)
+        n_unlabelled = len(labels) - len(known)
+        rows = table.take(known) if n_unlabelled else table
+        return cls(rows, labels[known].astype(str), known, target, name, n_unlabelled)
 
     @property
     def classes(self) -> list[str]:
@@ -722,7 +718,8 @@ class LabelledTable:
     def take(self, positions: ArrayLike) -> Self:
         """Return some of the rows, in the order of ``positions``."""
         chosen = np.asarray(positions, dtype=np.int64)
-        return replace(self, rows=self.rows.take(pa.array(chosen)), labels=self.labels[chosen])
+        rows = self.rows.take(pa.array(chosen))
+        return replace(self, rows=rows, labels=self.labels[chosen], numbers=self.numbers[chosen])
 
 
 def check_classes(labels: NDArray[np.str_], target: str) -> None:

@@ -307,6 +307,7 @@ class TableModel:
         proba: bool = False,
         prices: Mapping[str, float] | None = None,
         ask: NDArray[np.int64] | None = None,
+        review: NDArray[np.bool_] | None = None,
         where: str = "the table",
         first: int = 0,
     ) -> pa.Table:
@@ -330,6 +331,8 @@ class TableModel:
             Whether to add a column ``proba:<class>`` for each class, with its calibrated probability.
         ask : array of int, optional
             The number of the expert to ask for each row, -1 for none, instead of the model's own choice.
+        review : array of bool, optional
+            Which rows to decline, instead of the model's own choice.
         where : str
             The name of the table in messages.
         first : int
@@ -349,6 +352,8 @@ class TableModel:
         decision, scores, codes = self._decide(table, cost, prices, where, first)
         if ask is not None:
             decision = replace(decision, ask=ask, reject=ask >= 0)
+        if review is not None:
+            decision = replace(decision, reject=review)
         others = np.array(scores, dtype=np.float64)
         others[np.arange(len(scores)), decision.label] = -np.inf
         names, proba_ = as_column(self.classes, self.label_type), scores if self.has_proba else None
@@ -380,8 +385,8 @@ class TableModel:
         return dict(zip(ASKING_COLUMNS, (experts, costs[np.arange(len(action)), action]), strict=True))
 
     def _reasons(self, decision: Decision[AnyArray], codes: NDArray[np.float64] | None) -> list[str | None]:
-        novel = np.zeros(len(decision.reject), dtype=bool) if decision.novel is None else decision.novel
-        reasons: list[str | None] = [reason or None for reason in decision.reason.tolist()]
+        novel = decision.reject & (False if decision.novel is None else decision.novel)
+        reasons: list[str | None] = np.where(decision.reject, decision.reason, None).tolist()
         unseen = np.zeros((len(novel), 0), dtype=bool) if codes is None else self._unseen(codes)
         rows = np.flatnonzero(novel | unseen.any(axis=1))
         if codes is None or not len(rows):
