@@ -193,8 +193,9 @@ def load(data: bytes) -> Any:
         types, unknown = _types(data)
         if unknown:
             raise ModelFileError(
-                f"the model holds {unknown[0]}, which is not demur's, scikit-learn's or registered here; if it is a "
-                "loss, a margin function or a rule of your own, import the module that registers it, then load again."
+                f"the model holds {unknown[0]}, which is neither demur's nor scikit-learn's and not registered here; "
+                "if it is a loss, a margin function or a rule of your own, import the module that registers it, then "
+                "load again."
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # model_folder gives a warning of its own

@@ -61,7 +61,7 @@ def test_where_it_is_not_registered_the_error_asks_for_it(tmp_path):
     register({"temperature": 2.0})(Tempered)
     save(RejectClassifier(Tempered(3.0)), tmp_path / "model")
     unregister("tempered-2")
-    with pytest.raises(ModelFileError, match=r"Tempered, which is not .* registered here; .*import the module"):
+    with pytest.raises(ModelFileError, match=r"Tempered, which is .* not registered here; .*import the module"):
         load(tmp_path / "model")
 
 
@@ -125,7 +125,7 @@ def test_a_margin_function_of_the_users_own_is_saved(own_margin, tmp_path):
     assert loaded.loss_.phi == Savage(2.0)
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
     unregister_margin("savage")
-    with pytest.raises(ModelFileError, match=r"Savage, which is not .* registered here"):
+    with pytest.raises(ModelFileError, match=r"Savage, which is .* not registered here"):
         load(tmp_path / "model")
 
 
@@ -137,7 +137,7 @@ def test_a_rule_of_the_users_own_is_saved(own_rule, tmp_path):
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     assert 0 < loaded.decide(X).reject.sum() < len(X)
     unregister_rule("lead")
-    with pytest.raises(ModelFileError, match=r"Lead, which is not .* registered here"):
+    with pytest.raises(ModelFileError, match=r"Lead, which is .* not registered here"):
         load(tmp_path / "model")
 
 

@@ -115,7 +115,7 @@ class Runs:
 def test_an_archive_with_an_untrusted_type_names_it(model, monkeypatch):
     monkeypatch.setattr(Runs, "__new__", forbidden)
     forge_archive(model, skops.io.dumps([object.__new__(Runs)]))
-    assert_one_sentence(model, r"holds .*Runs, which is not")
+    assert_one_sentence(model, r"holds .*Runs, which is neither")
 
 
 @pytest.mark.parametrize(
