@@ -25,4 +25,4 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/health', timeout=2)"]
 ENTRYPOINT ["demur"]
-CMD ["serve", "/models/model", "--host", "0.0.0.0", "--port", "8000", "--log-json", "--drain-seconds", "5"]
+CMD ["serve", "/models/model", "--host", "0.0.0.0", "--port", "8000", "--drain-seconds", "5"]

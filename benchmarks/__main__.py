@@ -17,6 +17,8 @@ ALL = (
     "service",
     "rooms",
     "monitoring",
+    "guarantees",
+    "calibration",
     "novelty",
     "text",
     "outputs",

@@ -114,7 +114,7 @@ def demur_answers(proba: np.ndarray, y: np.ndarray, new: np.ndarray, target: flo
     return ~classifier.decide(new[:, classifier.classes_.astype(int)]).reject
 
 
-def mapie_controls() -> dict[str, Control]:
+def mapie_controls(delta: float = DELTA) -> dict[str, Control]:
     """Return MAPIE's controllers of the same risk; none where MAPIE is not installed."""
     try:
         from mapie.risk_control import BinaryClassificationController, BinaryRisk, MultiClassificationLTTController
@@ -134,7 +134,7 @@ def mapie_controls() -> dict[str, Control]:
                 lambda rows: rows,
                 chosen,
                 [levels(target)] * len(chosen),
-                confidence_level=1 - DELTA,
+                confidence_level=1 - delta,
                 list_predict_params=lambdas,
                 classes=np.arange(proba.shape[1]),
                 fwer_method=fwer,
@@ -148,7 +148,7 @@ def mapie_controls() -> dict[str, Control]:
             return np.column_stack([1 - rows.max(axis=1), rows.max(axis=1)])
 
         controller = BinaryClassificationController(
-            is_right, precision, 1 - target, confidence_level=1 - DELTA, list_predict_params=grid[::-1],
+            is_right, precision, 1 - target, confidence_level=1 - delta, list_predict_params=grid[::-1],
             fwer_method="fixed_sequence",
         )  # fmt: skip
         return _threshold(controller, proba, (proba.argmax(axis=1) == y).astype(int), new)

@@ -11,7 +11,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from demur.calibration import OneVsRestCalibration, TemperatureScaling, _search
+from demur.calibration import OneVsRestCalibration, TemperatureScaling, _search, best_calibration
+from demur.errors import InputError
 from demur.guarantees import Coverage, RiskControl
 from demur.label_shift import LabelShift, correct_proba
 from demur.metrics import CostCurve, CostCurveDisplay, RiskCoverageDisplay
@@ -75,7 +76,8 @@ def test_curves_per_class_undo_overconfidence(model):
 
 def test_a_class_without_rows():
     proba, y = sample(3)
-    calibrated = OneVsRestCalibration("isotonic").fit(proba[y != 2], y[y != 2]).transform(proba)
+    with pytest.warns(UserWarning, match="isotonic calibration overfits .* fewer than 200 rows, and the rarest has 0"):
+        calibrated = OneVsRestCalibration("isotonic").fit(proba[y != 2], y[y != 2]).transform(proba)
     assert (calibrated[:, 2] == 0).all()
 
 
@@ -305,3 +307,51 @@ def test_errors_outside_of_the_rows_that_are_searched_first_count():
     logits[1::4000] = [0.0, 1e4]  # 100 rows whose error alone decides
     found = TemperatureScaling(from_logits=True).fit(logits, y).temperature_
     assert found == pytest.approx(np.exp(_search(logits, y, np.ones(len(y)), len(y))), rel=1e-3)
+
+
+def test_a_temperature_that_is_set_later_is_checked():
+    scaling = TemperatureScaling(2.0).set_params(temperature=-1)
+    for use in (lambda: scaling.transform([[0.5, 0.5]]), lambda: scaling.fit([[0.5, 0.5]], [0])):
+        with pytest.raises(InputError, match="temperature must be positive, got -1"):
+            use()
+
+
+@pytest.mark.parametrize("from_logits", [False, True])
+@pytest.mark.parametrize("temperature", [None, 1.5])
+def test_biases_are_those_of_least_penalised_log_loss(temperature, from_logits):
+    """No step away from what was found lowers the log loss; weights count as so many rows."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(400, 3)) * 3
+    y = rng.integers(3, size=400)
+    y[:250] = (logits / 2 + [1.0, 0.0, -1.0]).argmax(axis=1)[:250]
+    given = logits if from_logits else np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    scaling = TemperatureScaling(temperature, from_logits=from_logits, biases=True).fit(given, y)
+
+    def penalised(log_temperature, biases):
+        scores = logits / np.exp(log_temperature) + biases
+        loss = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(400), y]
+        return loss.sum() + np.hypot(1, log_temperature) + biases @ biases / 2
+
+    own, biases = np.log(scaling.temperature_), scaling.biases_
+    least = penalised(own, biases)
+    for step in 0.01 * rng.normal(size=(50, 4)):
+        moved = own + step[0] * (temperature is None)
+        assert penalised(moved, biases + step[1:]) > least
+    assert scaling.temperature_ == temperature or temperature is None
+    twice = TemperatureScaling(temperature, from_logits=from_logits, biases=True)
+    np.testing.assert_allclose(
+        twice.fit(given, y, np.full(400, 2.0)).biases_,
+        twice.fit(np.tile(given, (2, 1)), np.tile(y, 2)).biases_,
+        atol=1e-3,
+    )
+
+
+@pytest.mark.parametrize(("n_rows", "tilt", "kind"), [(3000, [8, 1, 1], True), (40, [1.1, 1, 1], False)])
+def test_the_best_calibration_has_few_parameters_where_there_are_few_rows(n_rows, tilt, kind):
+    rng = np.random.default_rng(1)
+    proba = rng.dirichlet([1, 1, 1], size=n_rows)
+    y = (rng.random((n_rows, 1)) > proba.cumsum(axis=1)).sum(axis=1)
+    tilted = proba * tilt / (proba * tilt).sum(axis=1, keepdims=True)
+    found = best_calibration(tilted, y)
+    assert (isinstance(found, OneVsRestCalibration) or found.biases) == kind
+    assert best_calibration(tilted[:3], y[:3]).transform(tilted).shape == (n_rows, 3)

@@ -1,9 +1,9 @@
-"""Locks of files."""
+"""Locks of files, and folders that are replaced while others read them."""
 
 import threading
 import time
 
-from demur.whole_file import locked
+from demur.whole_file import locked, move_into_place, recover
 
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path):
@@ -22,3 +22,30 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path):
     for thread in threads:
         thread.join()
     assert most == [1] * 5
+
+
+def test_a_folder_is_replaced_while_others_look_for_it(tmp_path):
+    """A reader between the two renames puts the old folder back, and the new one still arrives."""
+    path, ended, failed = tmp_path / "model", threading.Event(), []
+
+    def read():
+        while not ended.is_set():
+            try:
+                recover(path)
+            except OSError as error:
+                failed.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(100):
+        new = tmp_path / "new"
+        new.mkdir()
+        (new / "file").write_text(str(number))
+        move_into_place(new, path)
+        assert (path / "file").read_text() == str(number)
+    ended.set()
+    for reader in readers:
+        reader.join()
+    assert not failed
+    assert [one.name for one in tmp_path.iterdir()] == ["model"]

@@ -14,7 +14,7 @@ from demur.array_types import Estimator, FloatArray, library_of
 from demur.errors import InputError
 from demur.rules import as_floats, check_classes, check_proba, check_rows, check_weights, same_state
 
-__all__ = ["OneVsRestCalibration", "TemperatureScaling"]
+__all__ = ["OneVsRestCalibration", "TemperatureScaling", "best_calibration"]
 
 Floats = NDArray[np.float64]
 
@@ -27,8 +27,21 @@ _MOST_SEARCHED, _FEWEST_SEARCHED = 1 << 18, 100
 _IN_CACHE = 1 << 16
 """Numbers that are processed at a time, so that they stay in the processor's cache."""
 
+_ROWS_FOR_ISOTONIC = 200
+"""With fewer rows of a class, isotonic calibration was worse than a temperature on most data that were tried."""
+
+_MOST_CHOSEN_ON = 1 << 18
+"""Numbers on which kinds of calibration are compared."""
+_CLASSES_FOR_CURVES = 100
+"""With more classes, one curve for each takes too long to be tried."""
+
 SMALLEST = 1e-12
 """Probabilities are kept this far from zero: forests give exact zeros, whose logarithm is infinite."""
+
+
+CURVE_END = 1e-4
+"""Sigmoids take probabilities for at least this far from 0 and 1: the log odds of the exact zeros of neighbours and
+forests would outweigh all other rows."""
 
 
 class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -44,11 +57,15 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
     from_logits : bool, default False
         Whether ``fit`` and ``transform`` are given logits, the raw scores before a softmax, instead of probabilities.
         Probabilities come out either way.
+    biases : bool, default False
+        Whether ``fit`` also chooses a number for each class that is added to the logits after the division by T, for
+        models that favour some classes. The order of the classes may then change.
 
     Attributes
     ----------
     temperature_ : float
         The temperature in use: the one that ``fit`` found, or the one given.
+    biases_ : array of shape (n_classes,), or None
 
     Examples
     --------
@@ -68,11 +85,17 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
     logits, use TemperatureScaling(from_logits=True).
     """
 
-    def __init__(self, temperature: float | None = None, *, from_logits: bool = False) -> None:
+    biases_: Floats | None = None
+
+    def __init__(self, temperature: float | None = None, *, from_logits: bool = False, biases: bool = False) -> None:
         self.temperature = temperature
         self.from_logits = from_logits
-        if temperature is not None and not 0 < temperature < np.inf:
-            raise InputError(f"temperature must be positive, got {temperature!r}.")
+        self.biases = biases
+        self._check_temperature()
+
+    def _check_temperature(self) -> None:
+        if self.temperature is not None and not 0 < self.temperature < np.inf:
+            raise InputError(f"temperature must be positive, got {self.temperature!r}.")
 
     def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the temperature of least log loss on rows that the model was not trained on.
@@ -91,6 +114,7 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
         sample_weight : array of shape (n,), optional
             How much each row counts: an integer counts as so many equal rows.
         """
+        self._check_temperature()
         values = self._checked(proba)
         if values.ndim != 2 or len(values) == 0:
             raise InputError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
@@ -100,13 +124,19 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
                 "the scores before the softmax."
             )
         columns, weights = check_classes(y, values.shape), check_weights(sample_weight, len(values))
-        self.fitted_temperature_ = self.temperature or _best_temperature(self._logits(values), columns, weights)
+        logits = self._logits(values)
+        self.fitted_temperature_ = self.temperature or _best_temperature(logits, columns, weights)
+        if self.biases:
+            fixed = self.temperature is not None
+            self.fitted_temperature_, self.biases_ = _with_biases(
+                self.fitted_temperature_, fixed, logits, columns, weights
+            )
         return self
 
     def transform(self, proba: ArrayLike) -> FloatArray:
         """Return the scaled probabilities, of probabilities, or of logits with ``from_logits``."""
         check_is_fitted(self)
-        return softmax_at(self._logits(self._checked(proba)), self.temperature_)
+        return softmax_at(self._logits(self._checked(proba)), self.temperature_, self.biases_)
 
     def _logits(self, values: FloatArray) -> FloatArray:
         return values if self.from_logits else _logs(values)
@@ -128,6 +158,7 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
     def temperature_(self) -> float:
         """The temperature in use."""
         check_is_fitted(self)
+        self._check_temperature()
         return float(self.temperature or self.fitted_temperature_)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -179,6 +210,14 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
         """
         values = check_rows(proba).astype(np.float64, copy=False)
         labels, weight = check_classes(y, values.shape), check_weights(sample_weight, len(values))
+        rarest = int(np.bincount(labels, minlength=values.shape[1]).min())
+        if isinstance(self.model, str) and self.model == "isotonic" and rarest < _ROWS_FOR_ISOTONIC:
+            warnings.warn(
+                f"isotonic calibration overfits where a class has fewer than {_ROWS_FOR_ISOTONIC} rows, and the rarest "
+                f'has {rarest}: use "auto" or "sigmoid", or give more rows.',
+                UserWarning,
+                stacklevel=2,
+            )
         self.models_ = [
             self._fit_one(column, (labels == number).astype(np.float64), weight)
             for number, column in enumerate(values.T)
@@ -219,11 +258,62 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
 def _input(model: Estimator, column: Floats) -> Floats:
     if not hasattr(model, "predict_proba"):
         return column.reshape(-1, 1)
-    clipped = np.clip(column, SMALLEST, 1 - SMALLEST)
+    clipped = np.clip(column, CURVE_END, 1 - CURVE_END)
     return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1))
 
 
-def at_temperature(proba: FloatArray, temperature: float) -> FloatArray:
+def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
+    """Return the fitted calibrator whose log loss on rows that it was not fitted on is least.
+
+    The candidates are no calibration (temperature 1), a temperature, a temperature with class biases, and one sigmoid
+    per class. Each is fitted on two thirds of the rows and judged on the others, in turn. Half of its number of
+    parameters, divided by the number of rows, is added to its mean log loss: with few rows the simpler one is taken.
+
+    Parameters
+    ----------
+    proba : array of shape (n, n_classes)
+        Of rows that the model was not trained on.
+    y : array of int, shape (n,)
+        Column numbers.
+    sample_weight : array of shape (n,), optional
+
+    Examples
+    --------
+    A network that gives the first class far too much:
+
+    >>> rng = np.random.default_rng(0)
+    >>> proba = rng.dirichlet([1, 1, 1], size=2000)
+    >>> y = (rng.random((2000, 1)) > proba.cumsum(axis=1)).sum(axis=1)
+    >>> tilted = proba * [5, 1, 1] / (proba * [5, 1, 1]).sum(axis=1, keepdims=True)
+    >>> found = best_calibration(tilted, y)
+    >>> bool(np.abs(found.transform(tilted) - proba).max() < 0.1)
+    True
+    """
+    values = check_rows(proba)
+    labels, weight = check_classes(y, values.shape), check_weights(sample_weight, len(values))
+    n_classes = values.shape[1]
+    candidates: list[tuple[Any, int]] = [(TemperatureScaling(1.0), 0), (TemperatureScaling(), 1)]
+    if n_classes <= _CLASSES_FOR_CURVES:
+        candidates += [(TemperatureScaling(biases=True), n_classes), (OneVsRestCalibration("sigmoid"), 2 * n_classes)]
+    rows = np.random.RandomState(0).permutation(len(values))[: max(_MOST_CHOSEN_ON // n_classes, 300)]
+    third = np.arange(len(rows)) % 3
+    if len(rows) < 6:
+        return TemperatureScaling().fit(values, labels, weight)
+    losses = []
+    for candidate, n_parameters in candidates:
+        total = 0.0
+        for part in range(3):
+            train, test = rows[third != part], rows[third == part]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that a third has no errors, or too few rows of a class
+                calibrated = clone(candidate).fit(values[train], labels[train], weight[train]).transform(values[test])
+            right = np.clip(calibrated[np.arange(len(test)), labels[test]], SMALLEST, None)
+            total -= float(weight[test] @ np.log(right))
+        losses.append(total / float(weight[rows].sum()) + n_parameters / 2 / max(float(weight[rows].sum()), len(rows)))
+    return candidates[int(np.argmin(losses))][0].fit(values, labels, weight)
+
+
+def at_temperature(proba: FloatArray, temperature: float, biases: Floats | None = None) -> FloatArray:
     """Return p_y^(1/T), normalised, of numbers that must not be negative but need not sum to 1, as those of OVA losses.
 
     Examples
@@ -231,17 +321,19 @@ def at_temperature(proba: FloatArray, temperature: float) -> FloatArray:
     >>> at_temperature(np.array([[1.6, 0.4]]), 2.0).round(4)
     array([[0.6667, 0.3333]])
     """
-    return softmax_at(_logs(proba), temperature)
+    return softmax_at(_logs(proba), temperature, biases)
 
 
-def softmax_at(logits: FloatArray, temperature: float) -> FloatArray:
-    """Return the softmax of logits, an array or a tensor, divided by a temperature.
+def softmax_at(logits: FloatArray, temperature: float, biases: Floats | None = None) -> FloatArray:
+    """Return the softmax of logits, an array or a tensor, divided by a temperature, plus biases.
 
     Examples
     --------
     >>> softmax_at(np.array([[0.0, np.log(3.0)]]), 1.0)
     array([[0.25, 0.75]])
     """
+    if biases is not None:
+        logits = logits + temperature * library_of(logits).asarray(biases)
     if library_of(logits) is not np:
         return (logits / temperature).softmax(-1)  # type: ignore[attr-defined,no-any-return] # of a tensor
     by_class = np.array(np.moveaxis(logits, -1, 0), order="C")  # sums over few classes are slow by row
@@ -273,6 +365,38 @@ def _best_temperature(logs: FloatArray, columns: NDArray[np.integer[Any]], weigh
             if abs(step) < 3e-4:  # the error that is left is about its square
                 return float(np.exp(log_temperature))
     return float(np.exp(_search(logs, columns, weights, total)))
+
+
+def _with_biases(
+    temperature: float, fixed: bool, logits: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats
+) -> tuple[float, Floats]:
+    """Return the temperature, unless it is fixed, and the class biases of least log loss with a penalty.
+
+    The penalty of the biases is half of the sum of their squares, in the units of one row's log loss.
+    """
+    from scipy.optimize import minimize  # it takes a while to import
+
+    rows, total, n_classes = np.arange(len(logits)), max(float(weights.sum()), 1.0), logits.shape[1]
+    share = weights / weights.sum()
+
+    def penalised(numbers: Floats) -> tuple[float, Floats]:
+        log_temperature, biases = float(numbers[0]), numbers[1:]
+        scaled = logits / np.exp(log_temperature)
+        scores = scaled + biases
+        scores -= scores.max(axis=1, keepdims=True)
+        whole = np.log(np.exp(scores).sum(axis=1))
+        slopes = np.exp(scores - whole[:, None])
+        slopes[rows, columns] -= 1
+        slopes *= share[:, None]
+        length = float(np.hypot(1.0, log_temperature))
+        value = float(share @ (whole - scores[rows, columns])) + (length - 1 + float(biases @ biases) / 2) / total
+        by_temperature = 0.0 if fixed else -float((slopes * scaled).sum()) + log_temperature / length / total
+        return value, np.append(by_temperature, slopes.sum(axis=0) + biases / total)
+
+    start = np.append(np.log(temperature), np.zeros(n_classes))
+    with np.errstate(under="ignore"):
+        found = minimize(penalised, start, jac=True, method="L-BFGS-B").x
+    return float(np.exp(found[0])), found[1:]
 
 
 def _slope_and_curvature(

@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock
@@ -112,6 +112,9 @@ def move_into_place(new: Path, path: Path) -> None:
     try:
         new.rename(path)
     except BaseException:
+        if replaces and path.exists() and not old.exists():  # a reader has put the old folder back: replace it again
+            move_into_place(new, path)
+            return
         if replaces:
             old.rename(path)
         raise
@@ -134,7 +137,7 @@ def recover(path: Path) -> None:
     if path.exists() or path.is_symlink() or not path.name or not path.parent.is_dir():
         return
     aside = list(path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 12}.replaced"))
-    if aside:
+    with suppress(OSError, ValueError):  # there is none, or the process that replaces the folder was quicker
         max(aside, key=lambda one: one.stat().st_mtime_ns).rename(path)
 
 

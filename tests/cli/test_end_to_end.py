@@ -74,8 +74,8 @@ def test_the_model_does_not_depend_on_the_rows_of_the_rule(model, monkeypatch):
     options = {"model": model, "rule": RiskControl(0.4)}
     first = fit_table(table, "y", **options)
     aside = seen[0].aside
-    assert len(aside) == first.facts["rows_for_the_rule"] == 80
-    assert first.facts["rows"] == 320
+    assert len(aside) == first.facts["rows_for_the_rule"] == 200
+    assert first.facts["rows"] == 200
     trained_on = set(np.array(table["kind"].to_pylist())[seen[0].train])
     assert set(first.schema.columns[2].categories) == trained_on
     sizes = np.array(table["size"].to_pylist())

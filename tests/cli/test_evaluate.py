@@ -105,3 +105,21 @@ def test_outputs_and_labels_in_files_of_their_own(demur, tmp_path):
     assert evaluated(demur, out, tmp_path / "z.npy", "--labels", tmp_path / "y.npy")["n_rows"] == 400
     assert "--labels" in demur("evaluate", out, tmp_path / "z.npy").errors
     assert "--labels" in demur("fit", *files[:2], "--out", tmp_path / "n").errors
+
+
+def test_compare_says_whether_a_difference_is_real(demur, tmp_path):
+    rng = np.random.default_rng(0)
+    size, noise = rng.normal(size=(2, 1200))
+    table = pa.table({"size": size, "noise": noise, "y": np.where(size + 0.3 * noise > 0, "big", "small")})
+    train, test = tmp_path / "train.parquet", tmp_path / "test.parquet"
+    pq.write_table(table.slice(0, 400), train)
+    pq.write_table(table.slice(400), test)
+    first, second, third = (tmp_path / name for name in "abc")
+    for folder, more in ((first, ("--drop", "size")), (second, ()), (third, ("--coverage", "0.8"))):
+        result = demur("fit", train, "-t", "y", "-m", "lr", "--holdout", "0", "-o", folder, *more)
+        assert result.code == 0, result
+    assert "The difference is significant" in demur("compare", first, second, test).text
+    same = json.loads(demur("compare", second, second, test, "--json").text)
+    assert (same["real"], same["difference"]["estimate"], same["rows"]) == (False, 0, 800)
+    assert "these have 0.2 and None: give the cost" in demur("compare", second, third, test).complaint
+    assert "Difference: " in demur("compare", second, third, test, "--cost", "0.2").text

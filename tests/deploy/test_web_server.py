@@ -163,10 +163,10 @@ def test_idle_and_slow_clients_do_not_block_others(folder, log):
 
 
 @pytest.mark.slow
-def test_workers_are_replaced_renewed_and_stopped_without_losing_requests(tmp_path, folder, log):
+def test_workers_are_replaced_and_stopped_without_losing_requests(tmp_path, folder, log):
     own = tmp_path / "model"
     shutil.copytree(folder, own)
-    with running(own, log, "--workers", "2", "--log-json", "--audit", "0.5") as service:
+    with running(own, log, "--workers", "2", "--audit", "0.5") as service:
         outcomes, ended = [], threading.Event()
 
         def client():
@@ -192,16 +192,6 @@ def test_workers_are_replaced_renewed_and_stopped_without_losing_requests(tmp_pa
         os.kill(before[0], signal.SIGKILL)
         until(lambda: len(set(children(service.process.pid)) - {before[0]}) == 2)
 
-        # SIGHUP with a damaged model changes nothing
-        archive = (own / "model.skops").read_bytes()
-        (own / "model.skops").write_bytes(archive[:-100])
-        before = children(service.process.pid)
-        service.process.send_signal(signal.SIGHUP)
-        until(lambda: "the workers stay" in log.read_text())
-        assert children(service.process.pid) == before
-        assert service.ask()[0] == 200
-        (own / "model.skops").write_bytes(archive)
-
         # requests that arrive before SIGTERM are answered
         answers = []
         threads = [threading.Thread(target=lambda: answers.append(service.ask(good(60))[0])) for _ in range(8)]
@@ -213,33 +203,7 @@ def test_workers_are_replaced_renewed_and_stopped_without_losing_requests(tmp_pa
             one.join()
         assert answers == [200] * 8
     for line in log.read_text().splitlines():
-        assert {"time", "level", "message"} <= json.loads(line).keys()
-
-
-@pytest.mark.slow
-def test_sighup_takes_over_a_newer_model_without_a_pause(tmp_path, folder, log):
-    own = tmp_path / "model"
-    shutil.copytree(folder, own)
-    with running(own, log) as service:
-        outcomes, ended = [], threading.Event()
-
-        def client():
-            while not ended.is_set():
-                outcomes.append(service.ask(good()))
-
-        asking = threading.Thread(target=client)
-        asking.start()
-        from demur.tabular import fit_table
-
-        save(fit_table(table(), "y", model="lr", cost=0.3), own, overwrite=True)
-        service.process.send_signal(signal.SIGHUP)
-        until(lambda: outcomes and '"cost":0.3' in outcomes[-1][1])
-        until(lambda: len(children(service.process.pid)) == 1, seconds=120)
-        ended.set()
-        asking.join()
-        assert {status for status, _ in outcomes} == {200}
-        assert service.ask(good())[1].count('"cost":0.3') == 1
-        assert service.stop(signal.SIGINT) == ("Stopped.", 0)
+        assert " INFO request {" in line or "Unexpected exit from worker" in line
 
 
 @pytest.mark.slow

@@ -24,7 +24,6 @@ import demur
 from demur import Chow, CostMatrix, Coverage, RiskControl, Threshold
 from demur.deploy import create_app
 from demur.deploy.answers import GraphModel, ServiceMetrics
-from demur.deploy.web_server import JsonFormatter
 from demur.deploy.web_service import read_api_keys
 from demur.errors import InputError
 from demur.tabular import ANSWER_COLUMNS, TableModel, evaluate_table, fit_table, write_report
@@ -211,12 +210,6 @@ def test_a_model_that_cannot_be_exported_decides_itself(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert GraphModel.of(model()) is None
     same(ask(create_app(model()), good(9)).json()["decisions"], model().answers(table().slice(0, 9)).to_pylist())
-
-
-@pytest.mark.parametrize("limits", [{"max_rows": 0}, {"max_bytes": -1}])
-def test_limits_must_be_positive(limits):
-    with pytest.raises(ValueError, match="must be at least 1"):
-        create_app(model(), **limits)
 
 
 # Pages ----------------------------------------------------------------------------------------------------------------
@@ -526,11 +519,11 @@ def test_no_request_can_write_a_line_of_its_own(caplog, path):
 
     asyncio.run(call())
     (record,) = (one for one in caplog.records if one.name == "demur.access")
-    for line in (record.getMessage(), JsonFormatter().format(record)):
-        assert line.isprintable()
-        assert "hush" not in line
-        assert "k=v" not in line
-    assert json.loads(JsonFormatter().format(record))["path"] == path
+    line = record.getMessage()
+    assert line.isprintable()
+    assert "hush" not in line
+    assert "k=v" not in line
+    assert json.loads(line.removeprefix("request "))["path"] == path
 
 
 @pytest.mark.parametrize(("level", "n_lines"), [("DEBUG", 2), ("INFO", 1), ("WARNING", 0)])

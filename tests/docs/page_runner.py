@@ -118,7 +118,7 @@ class PageRunner:
         )
         self.background.append(process)
         port = re.search(r"--port (\d+)", command)[1]
-        for _ in range(600):
+        for _ in range(1800):
             if process.poll() is not None:
                 return process.returncode, "the service ended by itself"
             try:

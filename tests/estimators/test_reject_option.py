@@ -11,6 +11,7 @@ from sklearn.datasets import load_iris, make_blobs, make_classification
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score, train_test_split
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -57,12 +58,13 @@ def test_calibration_lowers_the_brier_score_of_unseen_rows(hard, raw, calibratio
     assert calibrated.predict_proba(X_test).sum(1) == pytest.approx(1)
 
 
-def test_auto_is_temperature_scaling(hard):
-    X_train, X_test, y_train, _ = hard
-    auto, named = (
-        RejectOption(GaussianNB(), calibration=name).fit(X_train, y_train) for name in ("auto", "temperature")
-    )
-    np.testing.assert_array_equal(auto.predict_proba(X_test), named.predict_proba(X_test))
+def test_auto_is_about_as_good_as_the_best_calibration_that_is_tried(hard, raw):
+    X_train, X_test, y_train, y_test = hard
+    loss = {}
+    for name in ("auto", "temperature", "sigmoid"):
+        model = RejectOption(raw.estimator, calibration=name).fit(X_train, y_train)
+        loss[name] = log_loss(y_test, model.predict_proba(X_test))
+    assert loss["auto"] <= 1.01 * min(loss.values())
 
 
 def test_forests_with_exact_zeros_and_ones():

@@ -137,4 +137,4 @@ def test_groups_of_a_guarantee_follow_their_rows_where_some_are_out_of_scope():
         model.fit(rows, labels)
     model.rule = RiskControl(0.2, groups=np.where(labels == "none", "a", labels))
     found = model.fit(rows, labels).rule_.group_certificates_
-    assert {name: one.n_rows for name, one in found.items()} == {"a": 60, "b": 60}
+    assert {name: one.n_rows for name, one in found.items()} == {"a": 150, "b": 150}

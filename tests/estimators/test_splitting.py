@@ -157,7 +157,7 @@ def test_no_split_parts_a_block(seed):
         return
     blocks = blocks_of(X, y, groups)
     splits = [*folds_of(int(rng.integers(2, 6)), X, y, groups=groups)]
-    splits += [set_aside(5, y, blocks_of(X, y, groups))[:2], hold_out(X, y, 0.3, groups=groups)[:2]]
+    splits += [set_aside(0.2, y, blocks_of(X, y, groups))[:2], hold_out(X, y, 0.3, groups=groups)[:2]]
     for train, test in splits:
         assert sorted([*train, *test]) == list(range(len(X)))
         assert not np.isin(blocks.of_row[train], blocks.of_row[test]).any()
@@ -173,7 +173,7 @@ def test_no_split_parts_a_block(seed):
 def test_shares_are_about_what_was_asked_for():
     X, y = np.repeat(np.random.default_rng(0).normal(size=(500, 3)), 4, axis=0), np.repeat(np.arange(500) % 5, 4)
     assert len(hold_out(X, y, 0.2).aside) == 400
-    assert len(set_aside(5, y, blocks_of(X, y)).aside) == 100  # a rule counts one copy of each
+    assert len(set_aside(0.2, y, blocks_of(X, y)).aside) == 100  # a rule counts one copy of each
     assert [len(test) for _, test in folds_of(5, X, y)] == [400] * 5
     for _, test in folds_of(5, X, y):
         assert np.bincount(y[test]).tolist() == [80] * 5
@@ -191,7 +191,7 @@ def test_without_equal_rows_nothing_changes():
 def test_a_large_group_is_trained_on():
     X, groups = np.arange(100.0).reshape(-1, 1), np.r_[np.zeros(80), np.repeat([1, 2, 3, 4], 5)]
     y = np.arange(100) % 2
-    assert set(groups[set_aside(5, y, blocks_of(X, y, groups)).aside]) <= {1, 2, 3, 4}
+    assert set(groups[set_aside(0.2, y, blocks_of(X, y, groups)).aside]) <= {1, 2, 3, 4}
     assert 0 < len(hold_out(X, y, 0.1, groups=groups).aside) <= 15
     train, validation = validation_rows(y, blocks_of(X, y, groups).of_row, 0.1, np.random.RandomState(0))
     assert 80 <= len(train) < 100
@@ -217,8 +217,8 @@ def test_weights_count_relative_to_each_other():
 
 def test_a_weight_of_4_calibrates_as_the_row_four_times():
     X, y = make_classification(90, n_classes=3, n_informative=4, flip_y=0.3, random_state=0)
-    weighted = RejectOption(GaussianNB()).fit(X, y, sample_weight=np.full(90, 4.0))
-    repeated = RejectOption(GaussianNB()).fit(np.repeat(X, 4, axis=0), np.repeat(y, 4))
+    weighted = RejectOption(GaussianNB(), calibration="temperature").fit(X, y, sample_weight=np.full(90, 4.0))
+    repeated = RejectOption(GaussianNB(), calibration="temperature").fit(np.repeat(X, 4, axis=0), np.repeat(y, 4))
     assert weighted.calibrator_.temperature_ == pytest.approx(repeated.calibrator_.temperature_, rel=1e-6)
 
 
@@ -315,19 +315,19 @@ def test_a_warning_says_what_was_found_and_assumed():
     model = RejectOption(GaussianNB(), rule=RiskControl(0.2))
     rows = np.repeat(np.arange(600), 3)
     with pytest.warns(EqualRowsWarning, match="occur 3 times: they are treated as copies"):
-        assert model.fit(X[rows], y[rows]).rule_.certificate_.n_rows == 120
+        assert model.fit(X[rows], y[rows]).rule_.certificate_.n_rows == 300
     rows = np.r_[np.arange(600), np.arange(100)]
     with pytest.warns(EqualRowsWarning, match="100 of the 700 rows .* may be copies"):
-        assert model.fit(X[rows], y[rows]).rule_.certificate_.n_rows == 140
-    assert "one row of each group" not in model.rule_.explain()
-    assert "one row of each group" in model.fit(X[rows], y[rows], groups=rows).rule_.explain()
+        assert model.fit(X[rows], y[rows]).rule_.certificate_.n_rows == 350
+    assert "one answer per group" not in model.rule_.explain()
+    assert "one answer per group" in model.fit(X[rows], y[rows], groups=rows).rule_.explain()
 
 
 def test_a_splitter_cannot_put_copies_on_both_sides():
     X, y = np.repeat(np.arange(40.0), 4).reshape(-1, 1), np.repeat(np.arange(40) % 2, 4)
     for train, test in folds_of(StratifiedKFold(5, shuffle=True, random_state=0), X, y):
         assert not np.isin(X[train], X[test]).any()
-    parts = set_aside(TimeSeriesSplit(3), y, blocks_of(X, y), folds_of(TimeSeriesSplit(3), X, y))
+    parts = set_aside(folds_of(TimeSeriesSplit(3), X, y)[-1], y, blocks_of(X, y))
     assert not np.isin(X[parts.train], X[parts.aside]).any()
     assert parts.equal_rows == 120
     groups = np.repeat(np.arange(4), 50)
@@ -350,7 +350,7 @@ def test_most_rows_copied_several_times_are_suspected_and_kept_on_one_side(times
     edited = rng.random(len(y)) < 0.03
     X[edited, 0] += 1e-3 * rng.normal(size=edited.sum())
     assert blocks_of(X, y).suspects is not None
-    parts = set_aside(5, y, blocks_of(X, y))
+    parts = set_aside(0.2, y, blocks_of(X, y))
     assert not set(map(tuple, X[parts.train])) & set(map(tuple, X[parts.aside]))
 
 

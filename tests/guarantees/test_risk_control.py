@@ -11,7 +11,7 @@ from scipy.stats import binom
 from sklearn.exceptions import NotFittedError
 
 from demur.guarantees import Coverage, NoGuaranteeError, RiskControl
-from demur.guarantees.risk_control import fixed_sequence, fixed_thresholds, p_value, rows_needed, upper_bound
+from demur.guarantees.risk_control import Sample, fixed_sequence, fixed_thresholds, p_value, rows_needed, upper_bound
 from demur.rules import Rule, Threshold
 
 CONFIDENCES = st.lists(st.integers(1, 8).map(lambda eighths: eighths / 8), min_size=1, max_size=30)
@@ -128,7 +128,9 @@ def outcomes(error, n_classes, n, target, delta):
     found = []
     for confidence, wrong in zip(*samples(error, n_classes, n), strict=True):
         try:
-            found.append(true_risk(error, n_classes, fixed_sequence(confidence, wrong, target, delta).threshold))
+            found.append(
+                true_risk(error, n_classes, fixed_sequence(Sample(confidence, wrong), target, delta).threshold)
+            )
         except NoGuaranteeError:
             found.append(math.nan)
     return np.array(found)
@@ -173,7 +175,7 @@ def test_ties_do_not_break_it():
         confidence = rng.choice([0.9, 0.6], size=200)
         wrong = rng.uniform(size=200) < 0.2001
         try:
-            fixed_sequence(confidence, wrong, 0.2, 0.1)
+            fixed_sequence(Sample(confidence, wrong), 0.2, 0.1)
             answered += 1
         except NoGuaranteeError:
             pass
@@ -200,10 +202,10 @@ def test_fixed_sequence_is_the_fallback_procedure(seed, n, target):
             level = 0.0
     if not rejected:
         with pytest.raises(NoGuaranteeError) as caught:
-            fixed_sequence(confidence, wrong, target, 0.1)
+            fixed_sequence(Sample(confidence, wrong), target, 0.1)
         assert caught.value.best.bound > target
         return
-    found = fixed_sequence(confidence, wrong, target, 0.1)
+    found = fixed_sequence(Sample(confidence, wrong), target, 0.1)
     assert (found.threshold, found.level) == rejected[-1]
     assert found.bound <= target + 1e-12
 

@@ -181,7 +181,7 @@ def test_all_rows_equal():
 
 def test_it_says_what_it_is():
     curve = RiskCoverage.from_confidence([-1.0, -2.0], [0, 1])
-    assert repr(curve) == "RiskCoverage(2 rows, 2 points, aurc=0.25, eaurc=0, augrc=0.125)"
+    assert repr(curve) == "RiskCoverage(2 rows, 2 points, augrc=0.125, aurc=0.25, eaurc=0)"
     assert curve.thresholds[-1] < -2.0
 
 

@@ -56,7 +56,7 @@ def test_an_answer_that_is_new_is_declined_with_its_reason():
 
 def test_a_guarantee_and_one_in_each_group():
     one = fit_answers(as_csv(frame(3000)), "truth", answer="says", confidence="sure", rule=RiskControl(0.2))
-    assert one.model.facts["rows_for_the_rule"] == 480
+    assert one.model.facts["rows_for_the_rule"] == 750
     assert "at most 0.2" in one.model.explain() or "20" in one.model.explain()
     each = fit_answers(
         as_csv(frame(3000)), "truth", answer="says", confidence="sure", rule=RiskControl(0.2), risk_group="site"

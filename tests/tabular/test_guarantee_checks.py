@@ -69,6 +69,6 @@ def test_a_guarantee_about_one_answer_per_group_is_not_called_one_about_all_answ
     rule = RiskControl(0.06)
     rule.per_cluster_ = True
     check = check_guarantee(rule, AnswerCounts(1000, 800, 166))
-    assert "at most 6.0 % of the answers to one row of each group" in check.sentence
+    assert "at most 6.0 % of the answers wrong, for one answer per group" in check.sentence
     assert "20.8 % of 800. The guarantee is not about this share" in check.sentence
     assert check.verdict == "not comparable"

@@ -50,6 +50,7 @@ def truth(rate, depends):
         "mean_cost_if_all_answered": 2.5 * rate,
         "mean_cost_if_all_rejected": 0.3,
         "aurc": aurc,
+        "aurc_ranked": aurc,
         "eaurc": aurc - best,
         "augrc": rate / 3 if depends else rate / 2,
     }

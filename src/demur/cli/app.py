@@ -10,7 +10,7 @@ import typer
 from demur import __version__
 from demur.cli.console import notes, warnings_as_notes
 from demur.cli.demo import demo
-from demur.cli.evaluate import evaluate
+from demur.cli.evaluate import compare, evaluate
 from demur.cli.export import export
 from demur.cli.fit import fit
 from demur.cli.losses import check, methods
@@ -30,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
 )
-for command in (demo, fit, wrap, predict, evaluate, export, serve, monitor, refit, check, methods, reproduce):
+for command in (demo, fit, wrap, predict, evaluate, compare, export, serve, monitor, refit, check, methods, reproduce):
     app.command()(command)
 
 

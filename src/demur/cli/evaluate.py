@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import about, check_free, load_table_model, print_evaluation, print_json, say
+from demur.cli.console import about, check_free, load_table_model, print_evaluation, print_json, print_table, say
 from demur.cli.options import (
     DATA,
     AllowExtra,
@@ -85,3 +85,62 @@ def evaluate(
     print_evaluation(judged, f"on {judged.n_rows:,} rows of {data}")
     if report is not None:
         say(f"Wrote {report}")
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="Folder of a model.", metavar="MODEL-A")],
+    second: Annotated[Path, typer.Argument(help="Folder of another model.", metavar="MODEL-B")],
+    data: Annotated[str, typer.Argument(help="Table of labelled rows that neither model has seen.")],
+    labels: Labels = None,
+    delimiter: Delimiter = None,
+    decimal: DecimalSign = None,
+    dayfirst: DayFirst = None,
+    cost: OtherCost = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare what two models cost on the same rows, and say whether the difference is significant.
+
+    Models with different costs, or whose rule has none, need --cost.
+
+    Example: demur compare model-a/ model-b/ test.csv
+    """
+    from demur.tabular import cost_difference, evaluate_table, read_labelled
+
+    found = []
+    for folder in (first, second):
+        model = load_table_model(folder)
+        table = read_labelled(
+            data,
+            model.schema,
+            model.classes.tolist(),
+            delimiter=delimiter,
+            decimal=decimal,
+            dayfirst=dayfirst,
+            strict=False,
+            labels=labels,
+        )
+        found.append(evaluate_table(model, table, cost=cost if model.cost_adjustable else None, where=data))
+    difference = cost_difference(found[0], found[1], cost)
+    price = float(found[0].cost or 0) if cost is None else cost
+    real = not difference.low <= 0 <= difference.high
+    if as_json:
+        ends = {"estimate": difference.estimate, "low": difference.low, "high": difference.high}
+        by_model = {str(folder): one.to_json() for folder, one in zip((first, second), found, strict=True)}
+        print_json({"rows": found[0].n_rows, "difference": ends, "real": real, "models": by_model})
+        return
+    rows = [
+        (str(folder), f"{one.paid(price).mean():.4f}", f"{one.coverage:.1%}", f"{one.accepted_accuracy:.1%}")
+        for folder, one in zip((first, second), found, strict=True)
+    ]
+    say(f"{found[0].n_rows:,} rows of {data}; declining costs {price:g}, a mistake 1.")
+    print_table("", ("model", "cost per row", "answered", "right answers"), rows)
+    interval = f"{difference.low:+.4f} to {difference.high:+.4f}"
+    say(f"Difference: {difference.estimate:+.4f} per row (95 % interval {interval}).")
+    if real:
+        say(f"The difference is significant: {second if difference.estimate > 0 else first} costs less.")
+        return
+    needed = ""
+    if difference.estimate:
+        width = (difference.high - difference.low) / 2 / abs(difference.estimate)
+        needed = f" A difference of this size would take about {found[0].n_rows * width**2:,.0f} rows."
+    say(f"These rows do not show which model costs less: the interval contains 0.{needed}")

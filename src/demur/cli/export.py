@@ -40,14 +40,15 @@ def export(
     target = out or Path(f"{model.resolve().name}.onnx")
     loaded = load(model)
     export_onnx(loaded, target, overwrite=force)
-    say(f"Wrote {target} ({target.stat().st_size / 1e6:.1f} MB).")
+    size = target.stat().st_size
+    say(f"Wrote {target} ({size / 1e6:.1f} MB)." if size >= 1e6 else f"Wrote {target} ({size / 1e3:.1f} kB).")
     if getattr(loaded, "novelty", None) is not None:
         say("It decides by the rule alone: unlike the model, it does not detect novel rows.")
     if check is None:
         return
     agreement = compare_onnx(loaded, target, read_table(check))
     say(
-        f"onnxruntime and demur decide the same on {agreement.n_rows - agreement.n_labels - agreement.n_rejects:,} of "
+        f"onnxruntime and demur decide the same on {agreement.n_rows - agreement.n_different:,} of "
         f"{agreement.n_rows:,} rows of {check}; confidences differ by at most {agreement.confidence:.1g}."
     )
     if not agreement.decisions_agree:

@@ -97,6 +97,9 @@ Model = Annotated[
 Novelty = Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")]
 Calibration = Annotated[str | None, MODEL(help="With --proba: temperature, isotonic, sigmoid, none.")]
 Seed = Annotated[int, MODEL(help="Random seed.")]
+GuaranteeShare = Annotated[
+    float | None, DECISION(help="Share of rows for the guarantee.", show_default="auto", callback=share())
+]
 RiskGroup = Annotated[str | None, DECISION(help="Guarantee each group of this column.")]
 CostTable = Annotated[Path | None, DECISION(help="Table of costs, instead of --cost.")]
 Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, and price.")]
@@ -139,7 +142,8 @@ def fit(
     cost: Cost = None,
     coverage: Coverage = None,
     max_risk: MaxRisk = None,
-    delta: Delta = 0.05,
+    delta: Delta = None,
+    guarantee_share: GuaranteeShare = None,
     risk_group: RiskGroup = None,
     cost_matrix: CostTable = None,
     out_of_scope_share: OutOfScopeShare = None,
@@ -172,8 +176,6 @@ def fit(
     --expert, --capacity and --service may be repeated.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
-
-    Example: demur fit data.csv --target y --expert nurse=nurse_says:0.05 -o m/
 
     Example: demur fit --answers llm.csv --answer label --confidence p -t y -o m/
     """
@@ -243,6 +245,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     options |= {name: given[name] or () for name in ("keep", "drop", "text")}
     options["units"] = not given["no_units"]
     options["cost"] = 0.2 if given["cost"] is None else given["cost"]
+    options["guarantee_share"] = given["guarantee_share"] or "auto"
     options["rule"] = rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta")))
     if given["cost_matrix"] is not None:
         from demur.tabular.fitting import read_cost_matrix
@@ -272,7 +275,7 @@ def _novelty_rate(novelty: str) -> float | str | None:
         raise InputError(f"--novelty must be auto, off or a share such as 0.01, got {novelty!r}.") from None
 
 
-def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, delta: float) -> "Rule | None":
+def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, delta: float | None) -> "Rule | None":
     """Return the rule that the options ask for; None for Chow's rule at a cost."""
     options = {"--cost": cost, "--coverage": coverage, "--max-risk": max_risk}
     given = [name for name, value in options.items() if value is not None]
@@ -281,8 +284,8 @@ def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, 
     from demur.guarantees import Coverage, RiskControl
 
     if coverage is not None:
-        return Coverage(coverage)
-    return None if max_risk is None else RiskControl(max_risk, delta)
+        return Coverage(coverage, delta)
+    return None if max_risk is None else RiskControl(max_risk, 0.05 if delta is None else delta)
 
 
 def _save(fitted: "FittedFile", data: str, given: Mapping[str, Any]) -> "Evaluation | CallsEvaluation | None":

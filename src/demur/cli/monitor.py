@@ -31,7 +31,7 @@ MaxRisk = Annotated[
     float | None,
     ALARMS(
         help="Error rate above which the monitor raises an alarm.",
-        show_default="the guaranteed rate, or that of held-out rows",
+        show_default="the guaranteed rate, or that of the reference rows",
         callback=share(),
     ),
 ]
@@ -130,9 +130,8 @@ def _print(watching: "Monitor") -> None:
     from demur.tabular.evaluation_figures import counted, percent
 
     found, raised = watching.to_json(), {alarm.check for alarm in watching.alarms}
-    threshold = f"{watching.threshold:,.0f}"
     rows = [
-        [name, "ALARM" if name in raised else f"{evidence:,.2f}", threshold]
+        [name, "ALARM" if name in raised else f"{evidence:,.2f}", f"{found['thresholds'][name]:,.0f}"]
         for name, evidence in found["evidence"].items()
     ]
     print_table(f"After {counted(watching.n_rows, 'row', 'rows')}", ("check", "evidence", "alarm at"), rows)
@@ -143,8 +142,15 @@ def _print(watching: "Monitor") -> None:
         say(
             f"Of {counted(watching.n_audited, 'audited answer', 'audited answers')}, {percent(risk['estimate'])} were "
             f"wrong. The error rate of all answers is between {percent(risk['low'])} and {percent(risk['high'])} "
-            f"({percent(1 - watching.delta)} confidence, valid at any time). The alarm is at "
-            f"{percent(watching.max_risk)}."
+            f"({percent(1 - watching.delta)} confidence, valid at any time)."
+        )
+    if "risk" not in raised and (known := found["reference_risk"]):
+        rows_more = found["rows_to_doubling"]
+        more = "more than 10,000" if rows_more is None else f"about {rows_more:,}"
+        which = "reference" if watching.max_risk is None else "allowed"
+        say(
+            f"The {which} error rate is {percent(known)}. If it doubled now, the alarm would come after {more} more "
+            "audited answers."
         )
     if watching.n_reviewed:
         say(

@@ -36,7 +36,10 @@ Prices = Annotated[
 ]
 Coverage = Annotated[float | None, DECISION(help="Share of rows to answer.", callback=share(one=True))]
 MaxRisk = Annotated[float | None, DECISION(help="Guaranteed error rate.", callback=share())]
-Delta = Annotated[float, DECISION(help="Probability that the guarantee fails.", callback=share())]
+Delta = Annotated[
+    float | None,
+    DECISION(help="Probability that it fails.", show_default="0.05 for --max-risk", callback=share()),
+]
 
 TimeBudget = Annotated[float, MODEL(help="Seconds for the training; 0 for no limit.")]
 

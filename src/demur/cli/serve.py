@@ -4,7 +4,6 @@ import ipaddress
 import multiprocessing
 import os
 import socket
-import time
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
@@ -49,7 +48,6 @@ Audit = Annotated[
     ),
 ]
 Level = Annotated[LogLevel, OUTPUT(help="Lowest level to log; info logs every request.")]
-LogJson = Annotated[bool, OUTPUT("--log-json", help="Log JSON objects, one per line.")]
 ServedReport = Annotated[
     Path | None,
     OUTPUT(help="HTML report to serve at /report.", show_default="report.html in the folder, if any"),
@@ -69,7 +67,6 @@ def serve(
     report: ServedReport = None,
     audit: Audit = 0.0,
     log_level: Level = LogLevel.INFO,
-    log_json: LogJson = False,
 ) -> None:
     """Serve a model over HTTP until Ctrl+C: POST /decide for programs, a page at / for people.
 
@@ -90,9 +87,8 @@ def serve(
         "audit": audit,
         "api_keys": keys,
     }
-    build, begun = partial(_build, model, options), time.monotonic()
+    build = partial(_build, model, options)
     build(lambda: False)  # so that a model that cannot be served is refused before anything starts
-    seconds = time.monotonic() - begun
     address = _free_address(host, port)
     shown = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
     if not ipaddress.ip_address(address[0].partition("%")[0]).is_loopback:
@@ -103,8 +99,8 @@ def serve(
         say(f"Serving the model in {model}.")
         say(f"Open http://{shown} in a browser; Ctrl+C ends it.")
 
-    log = log_settings(log_level.value, as_json=log_json)
-    run_server(build, address, seconds_to_build=seconds, started=started, workers=workers, drain=drain_seconds, log=log)
+    log = log_settings(log_level.value)
+    run_server(build, address, started=started, workers=workers, drain=drain_seconds, log=log)
     say("Stopped.")
 
 

@@ -42,7 +42,7 @@ def wrap(
     cost: Cost = None,
     coverage: Coverage = None,
     max_risk: MaxRisk = None,
-    delta: Delta = 0.05,
+    delta: Delta = None,
     force: Force = False,
 ) -> None:
     """Turn your own fitted classifier into a model for predict, evaluate and serve.

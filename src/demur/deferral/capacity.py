@@ -48,10 +48,12 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     of moves to the model or to an expert with room is made (successive shortest paths), which keeps the assignment
     optimal for its loads. A row on which model and expert tie leaves an expert first.
 
-    Stream: one half of the calibration rows gives the prices :math:`\lambda_e`; on the other half a common surcharge s
-    is chosen so large that the long-run load of each limited expert stays within its limit with probability at least
-    1 - delta. A load can only fall as s rises, so that an order statistic and the exact binomial tail at level delta
-    divided by the number of limited experts suffice. With a single limited expert all rows serve the second step.
+    Stream: a tenth of the calibration rows gives the prices :math:`\lambda_e`, by which the best limited expert of each
+    row is chosen. On the other rows one surcharge :math:`s_e` for each expert is chosen: a row is given to its best
+    expert if that saves more than the surcharge, and otherwise to the model or to an expert without limit. So the load
+    of an expert depends on its own surcharge alone and can only fall as it rises, and an order statistic and the exact
+    binomial tail at level delta, divided by the number of limited experts, keep the long-run loads within the limits
+    with probability at least 1 - delta. With a single limited expert all rows serve the second step.
 
     Examples
     --------
@@ -112,17 +114,17 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         prices, rows = np.zeros(len(names)), np.arange(len(gains))
         if limited.sum() > 1:
             shuffled = np.random.RandomState(0).permutation(rows)
-            first, rows = shuffled[: len(rows) // 2], shuffled[len(rows) // 2 :]
+            first, rows = shuffled[: len(rows) // 10], shuffled[len(rows) // 10 :]
             prices = _within(gains[first], _best(gains[first], names), shares * len(first))[1]
         best, margin, _ = _margins(gains[rows], prices, limited)
-        surcharge = -float(prices[limited].min()) if limited.any() else 0.0
+        surcharges = -prices  # nobody becomes cheaper
         for expert in np.flatnonzero(limited):
             allowed = _most_allowed(len(rows), float(shares[expert]), level)
             own = np.sort(margin[best == expert])[::-1]
             if allowed < len(own):
-                surcharge = max(surcharge, float(own[allowed]))
-        self.prices_, self.surcharge_, self.limited_ = prices, surcharge, limited
-        self.scarcity_ = dict(zip(names, np.where(limited, prices + surcharge, 0.0).tolist(), strict=True))
+                surcharges[expert] = max(surcharges[expert], own[allowed])
+        self.prices_, self.surcharges_, self.limited_ = prices, surcharges, limited
+        self.scarcity_ = dict(zip(names, np.where(limited, prices + surcharges, 0.0).tolist(), strict=True))
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -132,7 +134,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         if names != list(self.scarcity_):
             raise InputError(f"this capacity was fitted for {', '.join(self.scarcity_)}, not for {', '.join(names)}.")
         best, margin, others = _margins(gains, self.prices_, self.limited_)
-        ask = np.where(margin > self.surcharge_, best, others)
+        ask = np.where(margin > self.surcharges_[best], best, others)
         total = gains - np.array(list(self.scarcity_.values()))
         return replace(decision, ask=ask, reject=ask >= 0, acceptance=-total.max(axis=1))
 

@@ -17,7 +17,7 @@ from demur.array_types import AnyArray
 from demur.deferral.experts import read_experts
 from demur.errors import InputError
 from demur.estimators.splitting import Fold
-from demur.guarantees.risk_control import NoGuaranteeError, upper_bound
+from demur.guarantees.risk_control import NoGuaranteeError, mean_p_value, upper_bound
 
 __all__ = ["HUMAN", "Cascade", "CascadeRun", "NextCall"]
 
@@ -330,20 +330,33 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return found
 
     def certify(
-        self, answers: Any, confidence: ArrayLike, y: ArrayLike, *, within: float = 0.01, delta: float = 0.05
+        self,
+        answers: Any,
+        confidence: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        within: float = 0.01,
+        budget: float | None = None,
+        delta: float = 0.05,
     ) -> Self:
-        """Choose the cheapest policy whose accuracy is guaranteed to be close to that of the best service.
+        """Choose a policy with a guarantee, by rows that ``fit`` has not seen; ``run`` and ``next`` then use it.
 
-        With probability at least 1 - delta over these rows, the accuracy of the chosen policy on new rows is at least
-        that of every service minus ``within``. Policies are tested from the most accurate to the cheapest, until one
-        fails (fixed-sequence testing). Each is compared with each service row by row, by exact binomial bounds on how
-        often only one of the two is right.
+        With labels, it is the cheapest whose accuracy is guaranteed to be close to that of the best service: with
+        probability at least 1 - delta over these rows, its accuracy on new rows is at least that of every service minus
+        ``within``. Policies are tested from the most accurate to the cheapest, until one fails (fixed-sequence
+        testing). Each is compared with each service row by row, by exact binomial bounds on how often only one of the
+        two is right.
+
+        With a budget, it is the most accurate that is guaranteed to keep it: with probability at least 1 - delta over
+        these rows, the mean amount spent on new rows is at most the budget. Policies and mixtures of two are tested
+        from the cheapest up, by betting on the mean of a bounded amount.
 
         Parameters
         ----------
         answers, confidence, y
-            Rows that ``fit`` has not seen.
+            Rows that ``fit`` has not seen; a budget needs no labels.
         within : float, default 0.01
+        budget : float, optional
         delta : float, default 0.05
 
         Raises
@@ -351,13 +364,18 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         NoGuaranteeError
             If no policy can be certified.
         """
-        labels = np.asarray(y)
-        said, sure, _ = self._read(answers, confidence, len(labels))
-        known, n = self._known_by(said, sure), len(labels)
+        n = len(np.asarray(confidence))
+        said, sure, _ = self._read(answers, confidence, n)
+        known = self._known_by(said, sure)
+        if budget is not None:
+            self.certified_ = self._within_budget(budget, delta, n, known)
+            return self
+        if y is None:
+            raise InputError("give the labels y, to certify an accuracy, or a budget.")
+        labels, certified = np.asarray(y), None
         codes = np.where(np.isin(labels, self.classes_), np.searchsorted(self.classes_, labels), -1)
         # Compared by their names: a label that fit has not seen has no number, and a service may know it.
         alone = np.asarray(answers, dtype=object) == labels.astype(object)[:, None]
-        certified = None
         for policy in reversed(self.policies_):
             at = _follow(policy.first, policy.cuts, self._all(n), known)[0]
             own = self._right(at, codes, known)
@@ -372,8 +390,32 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                 f"no policy is within {within:g} of the best service with probability {1 - delta:g}, on {n} rows; give "
                 "more rows, or a larger within."
             )
-        self.certified_ = certified
+        self.certified_ = certified, certified, 0.0
         return self
+
+    def _within_budget(self, budget: float, delta: float, n_rows: int, known: _KnownBy) -> tuple[Policy, Policy, float]:
+        """Return two policies, and the share of the second, whose mean cost is certified to be within the budget."""
+        spent = [
+            self._asked(_follow(policy.first, policy.cuts, self._all(n_rows), known)[0]) @ self.prices_
+            for policy in self.policies_
+        ]
+        largest, certified = float(self.prices_.sum()) - budget, None
+        for place, policy in enumerate(self.policies_):
+            dearer = min(place + 1, len(spent) - 1)
+            for share in np.arange(8) / 8:
+                mean = (1 - share) * spent[place] + share * spent[dearer]
+                if largest > 0 and mean_p_value(mean - budget, largest) > delta:
+                    break
+                certified = policy, self.policies_[dearer], float(share)
+            else:
+                continue
+            break
+        if certified is None:
+            raise NoGuaranteeError(
+                f"no policy keeps the budget {budget:g} with probability {1 - delta:g}, on {n_rows} rows: the cheapest "
+                f"costs {spent[0].mean():g} per row; give more rows, or a larger budget."
+            )
+        return certified
 
     def _read(self, answers: Any, confidence: ArrayLike, n_rows: int) -> tuple[Ints, Floats, NDArray[np.bool_]]:
         """Return numbers of the answers, n_classes for one that is not a class, confidences, and which are given."""
@@ -425,7 +467,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def _policies(self, y: Ints, folds: list[Fold], known: Mapping[ServiceSet, _Known]) -> list[Policy]:
         """Return policies for several exchange rates between money and right answers.
 
-        What they cost is computed on the rows that they were chosen on, how often they are right out of fold.
+        What they cost, and how often they are right, is computed out of fold.
         """
         found = []
         for rate in (np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)).tolist():
@@ -436,7 +478,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                 for own, (_, test) in zip(apart, folds, strict=True):
                     at[test] = _follow(first, own, self._all(len(y)), known.__getitem__)[0][test]
                 right = self._right(at, y, known.__getitem__)
-                spent = self._asked(_follow(first, cuts, self._all(len(y)), known.__getitem__)[0]) @ self.prices_
+                spent = self._asked(at) @ self.prices_
                 found.append(Policy(first, float(spent.mean()), float(right.mean()), cuts))
         return found
 
@@ -480,7 +522,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         rows = np.arange(n_rows)
         if mistake is None and budget is None:
             if getattr(self, "certified_", None) is not None:
-                return [(self.certified_, rows)]
+                return self._mixed(rows, *self.certified_)
             mistake, budget = self.mistake, self.budget
         for name, value in (("mistake", mistake), ("budget", budget)):
             if value is not None and not value >= 0:
@@ -496,8 +538,12 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         if above == len(costs):
             return [(self.policies_[above - 1], rows)]
         share = (budget - costs[above - 1]) / (costs[above] - costs[above - 1])
-        dear = np.random.RandomState(self.random_state).permutation(n_rows) < int(share * n_rows)
-        return [(self.policies_[above - 1], rows[~dear]), (self.policies_[above], rows[dear])]
+        return self._mixed(rows, self.policies_[above - 1], self.policies_[above], share)
+
+    def _mixed(self, rows: Ints, cheap: Policy, dear: Policy, share: float) -> list[tuple[Policy, Ints]]:
+        """Return a share of the rows, drawn at random, for the second policy, and the others for the first."""
+        drawn = np.random.RandomState(self.random_state).permutation(len(rows)) < int(share * len(rows))
+        return [(cheap, rows[~drawn]), (dear, rows[drawn])]
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,9 @@ Decision: TypeAlias = dict[str, Any]
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
+_MOST_TOGETHER = 32
+"""Rows of a request that are decided with those of other requests; more would keep these waiting."""
+
 _MOST_PROBA = 1_000_000
 """Probabilities in one answer."""
 
@@ -35,8 +38,8 @@ _MOST_PROBA = 1_000_000
 class Answerer:
     """Answers the requests to a model.
 
-    Requests of one row that arrive at the same time are decided together, with ONNX Runtime where the model can be
-    exported. Others are decided in a thread, so that these do not wait.
+    Where the model can be exported, requests of few rows that arrive at the same time are decided together, with ONNX
+    Runtime. Others are decided in a thread, so that these do not wait.
 
     Parameters
     ----------
@@ -63,7 +66,7 @@ class Answerer:
         self._about = {"name": str(model.facts.get("model", "model")), "target": model.target}
         self.metrics = ServiceMetrics(self._about["name"], model.target, len(model.classes))
         self._graph = GraphModel.of(model)
-        self._waiting: list[tuple[Mapping[str, Any], asyncio.Future[list[Decision]]]] = []
+        self._waiting: list[tuple[Row, asyncio.Future[Decision | None]]] = []
 
     async def answer(self, question: Mapping[str, Any]) -> bytes:
         """Return the answer to a question that was checked, as JSON."""
@@ -91,31 +94,35 @@ class Answerer:
         if question.get("proba") and len(rows) * n_classes > _MOST_PROBA:
             problem = f"{len(rows):,} rows of {n_classes:,} classes have more than {_MOST_PROBA:,}"
             raise RequestError(f"{problem} probabilities: send the rows in several requests.", 413)
-        if self._graph is None or "row" not in question:
-            return await asyncio.to_thread(self._by_table, question)
+        if self._graph is not None and len(rows) <= _MOST_TOGETHER:
+            options = {name: value for name, value in question.items() if name != "rows"}
+            decided = [self._queued({**options, "row": row}) for row in rows]
+            found = [decision for one in decided if (decision := await one) is not None]
+            if len(found) == len(rows):
+                return found
+        return await asyncio.to_thread(self._by_table, question)
+
+    def _queued(self, question: Row) -> asyncio.Future[Decision | None]:
+        """Return the decision on one row, to be made with those of other requests; None leaves it to the model."""
         loop = asyncio.get_running_loop()
-        decided: asyncio.Future[list[Decision]] = loop.create_future()
+        decided: asyncio.Future[Decision | None] = loop.create_future()
         self._waiting.append((question, decided))
         if len(self._waiting) == 1:
             loop.call_soon(self._decide_waiting)
-        return await decided
+        return decided
 
     def _decide_waiting(self) -> None:
-        """Decide the requests that have arrived so far."""
+        """Decide the rows that have arrived so far."""
         assert self._graph is not None
         waiting, self._waiting = self._waiting, []
         found: Sequence[Decision | None]
         try:
             found = self._graph.decisions([question for question, _ in waiting])
-        except Exception:  # one of them spoils it: each by itself
+        except Exception:  # one of them spoils it: the model itself decides each request
             found = [None] * len(waiting)
-        for (question, decided), decision in zip(waiting, found, strict=True):
-            if decided.cancelled():
-                continue
-            try:
-                decided.set_result(self._by_table(question) if decision is None else [decision])
-            except Exception as error:
-                decided.set_exception(error)
+        for (_, decided), decision in zip(waiting, found, strict=True):
+            if not decided.cancelled():
+                decided.set_result(decision)
 
     def _by_table(self, question: Mapping[str, Any]) -> list[Decision]:
         """Decide with the model itself."""

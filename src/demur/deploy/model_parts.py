@@ -1,12 +1,9 @@
 """A model as one skops archive: nothing is pickled, and only types on fixed lists are built.
 
 skops stores scikit-learn's estimators, NumPy's arrays and plain values. This module adds the classes of demur that a
-model may hold, under names that do not change when a class moves to another module, and classes of the user's own,
-which are found through the registries.
+model may hold, and classes of the user's own, which are found through the registries.
 """
 
-import io
-import json
 import sys
 import warnings
 import zipfile
@@ -20,12 +17,12 @@ from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.frozen import FrozenEstimator
 
 from demur import losses, margins, rules
-from demur.array_types import ByName, Estimator
+from demur.array_types import Estimator
 from demur.errors import InputError, UserError
 from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees, library_of
 from demur.estimators.torch_classifier import TorchClassifier
 
-__all__ = ["ModelFileError", "archive_names", "dump", "load", "one_line"]
+__all__ = ["ModelFileError", "dump", "load", "one_line", "registered_types"]
 
 
 class ModelFileError(InputError):
@@ -144,48 +141,24 @@ _REGISTERED_BY = {
 
 _BASES: Mapping[str, type] = {"rule": rules.Rule, "loss": losses.Loss, "margin": margins.MarginFunction}
 
-_ARCHIVED = "demur"
-"""The module that an archive names for a class of the lists above: ``demur`` and ``loss:CrossEntropy``, for example."""
 
-
-def archive_names(kinds: Collection[str] = ("loss", "margin", "rule")) -> dict[str, str]:
-    """Return the name in archives of each class that a model may hold, by its module and name.
-
-    Parameters
-    ----------
-    kinds : names
-        The kinds of registered classes to look up.
+def registered_types() -> set[str]:
+    """Return the module and name of each registered loss, margin function and rule.
 
     Examples
     --------
-    >>> archive_names()["demur.training.mlp.MLP"]
-    'part:MLP'
+    >>> "demur.rules.Chow" in registered_types()
+    True
     """
-    names = {path: f"part:{path.rpartition('.')[2]}" for path in _PARTS}
-    registered: ByName = {
-        "loss": lambda: losses.registry.registered_classes(),
-        "margin": margins.registered_classes,
-        "rule": lambda: rules.available_rules().values(),
-    }
-    for kind in registered.keys() & kinds:
-        names |= {f"{cls.__module__}.{cls.__name__}": f"{kind}:{cls.__name__}" for cls in registered[kind]()}
-    return names
+    known = (losses.registry.registered_classes(), margins.registered_classes(), rules.available_rules().values())
+    return {f"{cls.__module__}.{cls.__qualname__}" for classes in known for cls in classes}
 
 
-def _path_of(archived: str, names: Mapping[str, str]) -> str:
-    """Return the module and name of a class that has a name in archives."""
-    found = [path for path, name in names.items() if name == archived]
-    if len(found) == 1:
-        return found[0]
-    kind, _, short = str(archived).partition(":")
-    if found:
-        raise ModelFileError(f"two registered classes are called {short}; give one of them another name.")
-    if kind in _REGISTERED_BY:
-        raise ModelFileError(
-            f"the model holds the {kind} {short!r}, which is not registered here; import the module that registers it "
-            f"with {_REGISTERED_BY[kind]}, then load again."
-        )
-    raise ModelFileError(f"the model names the class {archived!r}, which no model may hold; a newer demur may know it.")
+def _types(data: bytes) -> tuple[list[str], list[str]]:
+    """Return the types in an archive that skops does not trust by itself, and those that no model may hold."""
+    found = _skops().get_untrusted_types(data=data)
+    unknown = set(found).difference(TRUSTED, _PARTS)
+    return found, sorted(unknown - registered_types()) if unknown else []
 
 
 def dump(model: Estimator) -> bytes:
@@ -207,32 +180,27 @@ def dump(model: Estimator) -> bytes:
     demur.deploy.model_parts.ModelFileError: cannot save model['rule']: builtins.print is code, and a model holds ...
     """
     model = _in_stored_form(model)
-    _refuse_outside_access(model)
-    names = archive_names(())
-    data, problem = _written(model, names)
-    if problem is not None:  # a loss, a margin function or a rule perhaps
-        names = archive_names()
-        data, problem = _written(model, names)
+    _check_parts(model)
+    data, problem = _written(model)
     if problem is not None:
-        raise _located(model, "model", problem, names)
-    own = {path: (_ARCHIVED, name) for path, name in names.items()}
-    return _renamed(data, own, zipfile.ZIP_DEFLATED)
+        raise _located(model, "model", problem)
+    return data
 
 
 def load(data: bytes) -> Any:
     """Return the model in an archive; nothing is built unless all its types are on the lists."""
     try:
-        archived = {str(node["__class__"]) for node in _nodes(_schema(data)) if node["__module__"] == _ARCHIVED}
-        names = archive_names({one.partition(":")[0] for one in archived})
-        own = {}
-        for one in archived:
-            module, _, name = _path_of(one, names).rpartition(".")
-            own[f"{_ARCHIVED}.{one}"] = module, name
-        trusted = [*TRUSTED, *(".".join(path) for path in own.values())]
+        types, unknown = _types(data)
+        if unknown:
+            raise ModelFileError(
+                f"the model holds {unknown[0]}, which is neither demur's nor scikit-learn's and not registered here; "
+                "if it is a loss, a margin function or a rule of your own, import the module that registers it, then "
+                "load again."
+            )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # model_folder gives a warning of its own
-            model = _skops().loads(_renamed(data, own, zipfile.ZIP_STORED), trusted=trusted)
-        _refuse_outside_access(model)
+            model = _skops().loads(data, trusted=types)
+        _check_parts(model)
     except ModelFileError:
         raise
     except Exception as error:  # the bytes may be anything, and skops, NumPy and scikit-learn fail in their own ways
@@ -262,81 +230,30 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _schema(data: bytes) -> ByName:
-    """Return skops' description of the model in an archive."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        schema: ByName = json.loads(archive.read("schema.json"))
-    return schema
-
-
-def _nodes(value: Any) -> Iterator[ByName]:
-    """Return the description of each part of a model.
-
-    Only skops' own descriptions have text under ``__loader__``: a dictionary of the user's with such a key has the
-    description of its value there.
-    """
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            if isinstance(one.get("__loader__"), str):
-                yield one
-            waiting.extend(one.values())
-        elif isinstance(one, list):
-            waiting.extend(one)
-
-
-def _renamed(data: bytes, names: Mapping[str, tuple[str, str]], compression: int) -> bytes:
-    """Return an archive in which some classes have another module and name."""
-    schema = _schema(data)
-    for node in _nodes(schema):
-        path = node["__module__"], node["__class__"]
-        node["__module__"], node["__class__"] = names.get(f"{path[0]}.{path[1]}", path)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(packed, "w", compression) as new:
-        for name in old.namelist():
-            new.writestr(name, json.dumps(schema) if name == "schema.json" else old.read(name))
-    return packed.getvalue()
-
-
-def _written(part: Any, names: Mapping[str, str]) -> tuple[bytes, str | None]:
+def _written(part: Any) -> tuple[bytes, str | None]:
     """Return a part as skops writes it, and why it cannot be saved; None if it can."""
-    skops_io = _skops()
     try:
-        data = skops_io.dumps(part)
-        untrusted = set(skops_io.get_untrusted_types(data=data)) - set(TRUSTED)
+        data = _skops().dumps(part, compression=zipfile.ZIP_DEFLATED)
+        unknown = _types(data)[1]
     except Exception as error:  # skops meets whatever object a user put into a pipeline
-        if isinstance(part, Mapping) and "keys must be" in str(error):
-            return b"", _ODD_KEYS
         problem = f"skops cannot store its {type(part).__name__} ({one_line(error)})."
         return b"", _OF_TORCH if type(part).__module__.partition(".")[0] == "torch" else problem
-    for path in sorted(untrusted):
-        if path not in names:
-            return b"", _why_not_trusted(path)
-        _path_of(names[path], names)  # refuses two classes of one name
-    if not all(_keys_survive(node) for node in _nodes(_schema(data)) if node["__loader__"] == "DictNode"):
-        return b"", _ODD_KEYS
-    return data, None
+    return data, _why_not_trusted(unknown[0]) if unknown else None
 
 
-_ODD_KEYS = "it is a dictionary with keys that skops cannot store; use text as keys."
 _OF_TORCH = (
     "it belongs to torch, and a model holds only data; make a tensor a NumPy array, and a trained network of your own "
     "a TorchClassifier, which is saved as an ONNX graph."
 )
 
 
-def _keys_survive(node: ByName) -> bool:
+def _keys_survive(keys: Collection[Any]) -> bool:
     """Return whether skops, which writes every key as text, reads the same keys back.
 
     It takes "false" for True, and one of the keys 1 and "1" is lost.
     """
-    kinds = [f"{one['__module__']}.{one['__class__']}" for one in node["key_types"]["content"]]
-    return len(kinds) == len(node["content"]) and all(
-        kind in ("builtins.str", "builtins.int", "builtins.float")
-        or (kind.startswith("numpy.") and not kind.startswith("numpy.bool"))
-        for kind in kinds
-    )
+    plain = all(type(key) in (str, int, float) or isinstance(key, np.number | np.str_) for key in keys)
+    return plain and len({str(key) for key in keys}) == len(keys)
 
 
 def _why_not_trusted(path: str) -> str:
@@ -362,12 +279,12 @@ def _why_not_trusted(path: str) -> str:
     )
 
 
-def _located(value: Any, place: str, problem: str, names: Mapping[str, str]) -> ModelFileError:
+def _located(value: Any, place: str, problem: str) -> ModelFileError:
     """Return the error that names the innermost part that cannot be saved."""
     for name, part in _inside(value, place):
-        deeper = _written(part, names)[1]
+        deeper = _written(part)[1]
         if deeper is not None:
-            return _located(part, name, deeper, names)
+            return _located(part, name, deeper)
     return ModelFileError(f"cannot save {place}: {problem}")
 
 
@@ -399,11 +316,15 @@ def _is_boosted(value: Any) -> bool:
     return not modules.isdisjoint(LIBRARIES) and library_of(value) is not None
 
 
-def _refuse_outside_access(model: Any) -> None:
-    """Refuse parts of scikit-learn that would read files or unpickle a cache when they are used."""
+def _check_parts(model: Any) -> None:
+    """Refuse keys that would change, and parts of scikit-learn that would read files or unpickle a cache in use."""
     from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 
     for place, part in _parts(model):
+        if isinstance(part, Mapping) and not _keys_survive(part):
+            raise ModelFileError(
+                f"cannot save {place}: it is a dictionary with keys that skops cannot store; use text as keys."
+            )
         if isinstance(part, CountVectorizer | HashingVectorizer):
             if part.input != "content":
                 raise ModelFileError(f"{place} has input={part.input!r}, which reads files; use input='content'.")

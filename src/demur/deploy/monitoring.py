@@ -9,6 +9,7 @@ import json
 import math
 import os
 import secrets
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -19,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from demur.array_types import ByName
 from demur.errors import InputError
 from demur.guarantees import RiskControl
-from demur.metrics import Interval, proportion_interval
+from demur.metrics import Interval
 from demur.tabular.evaluation import Evaluation
 from demur.tabular.review_queue import check_audit, reviewed_rows
 from demur.tabular.table_files import LabelledTable, class_texts
@@ -42,7 +43,10 @@ _ZERO = -1e9
 
 DRIFTS = ("rejected share", "confidence", "class mix")
 RISK = "risk"
-_FORMAT = 4
+_FORMAT = 5
+
+_FORECAST = 10_000
+"""Audited answers within which an alarm is predicted."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,8 @@ def _bins(confidence: Floats, is_probability: bool) -> Ints:
 
 _BLOCK = 25
 """Rows between two updates of the bets, when some more of the capital is put at stake."""
+_CASH_ROWS = 300.0
+"""Rows after which 70 % of the capital for later changes is left; it falls with the square root of their number."""
 _PIECES = 10
 """Bins of the histogram of p-values, of equal width."""
 _MEMORIES = np.array([100.0, 1000.0, 10_000.0])
@@ -154,9 +160,11 @@ class _Bets:
     _at_once: ClassVar[float] = 0.0
     """Share of the capital at stake from the first row."""
 
-    def __init__(self, n_bets: int, streams: tuple[int, ...]) -> None:
+    def __init__(self, shares: Floats, streams: tuple[int, ...]) -> None:
         self.n_rows = 0
-        self._log_stakes = np.full((*streams, n_bets), math.log(self._at_once / n_bets) if self._at_once else _ZERO)
+        self._log_shares = np.log(shares / shares.sum())
+        at_once = math.log(self._at_once) if self._at_once else _ZERO
+        self._log_stakes = np.full((*streams, len(shares)), at_once + self._log_shares)
 
     def _gains(self, *columns: NDArray[Any]) -> Floats:
         """Return the logarithm of what each bet gains on rows of one block, of shape (..., n_bets, n)."""
@@ -164,13 +172,18 @@ class _Bets:
 
     def _cash(self, block: int) -> float:
         """Return the capital not yet at stake; it falls slowly, to keep some for late changes."""
-        return (1 - self._at_once) / (1 + math.log1p(block))
+        return (1 - self._at_once) / math.sqrt(1 + block * _BLOCK / _CASH_ROWS)
+
+    def _evidence(self, log_capital: Floats) -> Floats:
+        """Return the logarithm of the evidence, of shape (..., n)."""
+        return log_capital
 
     @property
     def log_capital(self) -> Floats:
         """Logarithm of the current capital; it starts at 0."""
         cash = math.log(self._cash(self.n_rows // _BLOCK))
-        return np.asarray(np.logaddexp(cash, np.logaddexp.reduce(self._log_stakes, axis=-1)))
+        capital = np.logaddexp(cash, np.logaddexp.reduce(self._log_stakes, axis=-1))
+        return np.asarray(self._evidence(capital[..., None])[..., 0])
 
     def _bet(self, *columns: NDArray[Any]) -> Floats:
         """Process rows in order, shape (..., n); return the log capital after each."""
@@ -182,12 +195,12 @@ class _Bets:
             gains = self._gains(*(one[..., start:stop] for one in columns))
             stakes = self._log_stakes[..., None] + np.cumsum(gains, axis=-1)
             cash = math.log(self._cash(block))
-            capital[..., start:stop] = np.logaddexp(cash, np.logaddexp.reduce(stakes, axis=-2))
+            capital[..., start:stop] = self._evidence(np.logaddexp(cash, np.logaddexp.reduce(stakes, axis=-2)))
             self._log_stakes, start = stakes[..., -1], stop
             self.n_rows += gains.shape[-1]
             if self.n_rows % _BLOCK == 0:
-                fresh = (self._cash(block) - self._cash(block + 1)) / stakes.shape[-2]
-                self._log_stakes = np.logaddexp(self._log_stakes, math.log(fresh))
+                fresh = math.log(self._cash(block) - self._cash(block + 1))
+                self._log_stakes = np.logaddexp(self._log_stakes, fresh + self._log_shares)
                 self._end_block()
         return capital
 
@@ -243,7 +256,7 @@ class DriftBets(_Bets):
     def __init__(self, counts: ArrayLike) -> None:
         self.counts = np.asarray(counts, dtype=np.int64)
         streams = self.counts.shape[:-1]
-        super().__init__(len(_MEMORIES), streams)
+        super().__init__(np.ones(len(_MEMORIES)), streams)
         self._memory = np.zeros((*streams, len(_MEMORIES), _PIECES))
         self._pending = np.zeros((*streams, _PIECES), dtype=np.int64)
 
@@ -273,54 +286,94 @@ class DriftBets(_Bets):
         return np.asarray((up_to - equal + ties * (equal + 1)) / (n_pool + 1))
 
 
-_WORSE = np.array([1.3, 1.6, 2.0, 3.0, 5.0, 10.0])
-"""Odds of a wrong answer that each bet is optimal for, as multiples of the odds at ``max_risk``."""
+_WORSE = np.array([1.2, 1.5, 2.0, 3.0, 6.0])
+"""Odds of a wrong answer that each bet is optimal for, as multiples of the odds at the allowed error rate."""
+_SHARES = np.array([0.1, 0.2, 0.45, 0.15, 0.1])
+"""Share of the capital of each bet: most for a doubling."""
+_LEVELS = np.linspace(-1.0, 5.0, 61)
+"""Error rates of the reference that are considered, in standard deviations from the observed one."""
+_DEVIATIONS = 3.0
+"""Distance from the observed rate at which the reference rows are the strongest evidence."""
+_RESERVE = 0.5
+"""Share of the capital that is never at stake, where the reference rows are evidence on their own."""
+_FLOOR = 0.1
+"""Part of that evidence that does not depend on the reference rows, so that it is never zero."""
 
 
 class RiskBets(_Bets):
-    r"""Test martingale against the hypothesis that the error rate is at most ``max_risk``.
+    r"""Test martingale against the hypothesis that the error rate is at most r.
 
     Bet j multiplies its stake by :math:`(r_j / r)^x ((1 - r_j) / (1 - r))^{1 - x}`, where x is 1 for a wrong answer.
     That is :math:`1 + \lambda_j (x - r)` with :math:`\lambda_j \ge 0`, a supermartingale as long as the risk given
-    the past is at most r. Half of the capital is at stake from the first row, the rest is invested gradually.
+    the past is at most r. A part of the capital is at stake from the first row, the rest is invested gradually.
+
+    The error rate r of the reference may be unknown. Then the evidence is the smallest product, over all r, of the
+    capital against r and of the reference rows' own evidence against r, :math:`e^{-\lambda k} / (1 - r + r
+    e^{-\lambda})^n` for k wrong answers of n, whose mean is 1 if r is the rate of the reference. The first factor
+    falls with r and the second one grows, so that a grid of r gives a lower bound.
 
     Parameters
     ----------
-    max_risk : float
-        The allowed error rate r, in (0, 1).
-    streams : tuple of int
-        Shape of independent streams.
+    risks : array of shape (..., n_levels)
+        Error rates r. Leading axes are independent streams.
+    log_factors : array of shape (..., n_levels), default 0
+        Logarithm of the evidence against each of them that there is already.
+    reserve : float, default 0
+        Share of the capital that is never at stake.
 
     Examples
     --------
-    >>> bets, rng = RiskBets(0.02), np.random.default_rng(0)
+    >>> bets, rng = RiskBets([0.02]), np.random.default_rng(0)
     >>> float(np.exp(bets.bet(rng.uniform(size=2000) < 0.02)).max()) < 20
     True
     >>> int(np.argmax(bets.bet(rng.uniform(size=2000) < 0.06) > np.log(20)))
-    149
+    146
     """
 
     _state = ("n_rows", "_log_stakes")
-    _at_once = 0.5
+    _at_once = 0.15
 
-    def __init__(self, max_risk: float, streams: tuple[int, ...] = ()) -> None:
-        super().__init__(len(_WORSE), streams)
-        odds = _WORSE * max_risk / (1 - max_risk)
-        believed = odds / (1 + odds)
-        self._log_gains = np.log(np.stack([(1 - believed) / (1 - max_risk), believed / max_risk]))
+    def __init__(self, risks: ArrayLike, log_factors: ArrayLike = 0.0, reserve: float = 0.0) -> None:
+        allowed = np.asarray(risks, dtype=np.float64)[..., None]
+        super().__init__(_SHARES, allowed.shape[:-1])
+        self._log_factors, self._reserve = np.asarray(log_factors)[..., None], reserve
+        self._log_right = -np.log1p((_WORSE - 1) * allowed)[..., None]
+        self._log_worse = np.log(_WORSE)[:, None]
+
+    @classmethod
+    def of_reference(cls, n_wrong: ArrayLike, n_rows: ArrayLike) -> Self:
+        """Return bets that the error rate is higher than that of rows of which ``n_wrong`` are wrong."""
+        from scipy.special import ndtr
+        from scipy.stats import beta
+
+        wrong, rows = np.asarray(n_wrong)[..., None], np.asarray(n_rows)[..., None]
+        risks = np.asarray(beta.ppf(ndtr(_LEVELS), wrong + 0.5, rows - wrong + 0.5))
+        tilts = _DEVIATIONS / np.sqrt((rows + 1) * risks)
+        evidence = np.exp(-tilts * wrong - rows * np.log1p(risks * np.expm1(-tilts)))
+        factors = np.log(_FLOOR + (1 - _FLOOR) * evidence)
+        ends = [(0, 0)] * (risks.ndim - 1)  # between two rates: the capital of the higher, the factor of the lower one
+        return cls(
+            np.pad(risks, [*ends, (0, 1)], constant_values=1.0),
+            np.pad(factors, [*ends, (1, 0)], constant_values=math.log(_FLOOR)),
+            _RESERVE,
+        )
 
     def bet(self, wrong: ArrayLike) -> Floats:
-        """Process audited answers in order, shape (..., n); return the log capital after each."""
-        return self._bet(np.asarray(wrong).astype(np.int64))
+        """Process audited answers in order, shape (..., n); return the log evidence after each."""
+        return self._bet(np.asarray(wrong, dtype=bool))
 
     def _gains(self, *columns: NDArray[Any]) -> Floats:
-        return np.moveaxis(self._log_gains[columns[0]], -1, -2)
+        return np.asarray(self._log_right + self._log_worse * columns[0][..., None, None, :])
+
+    def _evidence(self, log_capital: Floats) -> Floats:
+        kept = np.logaddexp(log_capital + math.log1p(-self._reserve), math.log(self._reserve or 1e-300))
+        return np.asarray((kept + self._log_factors).min(axis=-2))
 
 
 _TILTS = np.geomspace(0.01, 5, 40)
 
 
-def risk_sequence(n_wrong: ArrayLike, n_rows: ArrayLike, delta: float = 0.05) -> Interval:
+def risk_sequence(n_wrong: int, n_rows: int, delta: float = 0.05) -> Interval:
     r"""Return a confidence sequence for the mean risk: an interval that is valid at every row at once.
 
     With probability 1 - delta it contains the mean of the rows' risks for all n simultaneously, also where the risk
@@ -330,7 +383,7 @@ def risk_sequence(n_wrong: ArrayLike, n_rows: ArrayLike, delta: float = 0.05) ->
 
     Parameters
     ----------
-    n_wrong, n_rows : int, or arrays
+    n_wrong, n_rows : int
     delta : float, default 0.05
 
     Examples
@@ -342,25 +395,15 @@ def risk_sequence(n_wrong: ArrayLike, n_rows: ArrayLike, delta: float = 0.05) ->
     >>> print(risk_sequence(0, 0))
     nan [0, 1]
     """
-    wrong, rows = np.broadcast_arrays(np.asarray(n_wrong, dtype=np.float64), np.asarray(n_rows, dtype=np.float64))
-    needed = math.log(2 / delta) + math.log(len(_TILTS))
+    from scipy.optimize import brentq
 
-    def evidence(risk: Floats, tilts: Floats) -> Floats:
-        logs = tilts * wrong[..., None] - rows[..., None] * np.log1p(risk[..., None] * np.expm1(tilts))
-        return np.asarray(np.logaddexp.reduce(logs, axis=-1))
+    def evidence(risk: float, tilts: Floats) -> float:
+        logs = tilts * n_wrong - n_rows * np.log1p(risk * np.expm1(tilts))
+        return float(np.logaddexp.reduce(logs)) - math.log(2 * len(tilts) / delta)
 
-    ends = []
-    for tilts in (_TILTS, -_TILTS):  # the evidence falls with the risk for positive tilts, and grows for negative ones
-        below, above = np.zeros(wrong.shape), np.ones(wrong.shape)
-        for _ in range(60):
-            middle = (below + above) / 2
-            lower = (evidence(middle, tilts) > needed) == (tilts[0] > 0)
-            below, above = np.where(lower, middle, below), np.where(lower, above, middle)
-        # the outer end of the last step
-        ends.append(np.where(below > 0, below, 0.0) if tilts[0] > 0 else above)
-    estimate = np.where(rows > 0, wrong / np.maximum(rows, 1), np.nan)
-    plain = [value.item() if value.ndim == 0 else value for value in (estimate, *ends)]
-    return Interval(plain[0], plain[1], plain[2], 1 - delta)
+    low = brentq(evidence, 0, 1, args=(_TILTS,)) if evidence(0, _TILTS) > 0 else 0.0
+    high = brentq(evidence, 0, 1, args=(-_TILTS,)) if evidence(1, -_TILTS) > 0 else 1.0
+    return Interval(n_wrong / n_rows if n_rows else math.nan, low, high, 1 - delta)
 
 
 @dataclass(frozen=True)
@@ -399,10 +442,11 @@ class Monitor:
     ----------
     reference : Reference
         Decisions on rows that the model was not trained on.
-    max_risk : float
-        Error rate of the answers above which the monitor raises an alarm.
+    max_risk : float, optional
+        Error rate of the answers above which the monitor raises an alarm. By default the rate of the reference rows,
+        which is known only approximately: the check takes their number into account.
     delta : float, default 0.05
-        Largest probability of a false alarm, over all four checks and all time.
+        Largest probability of a false alarm, over all four checks and all time. Half of it is for the risk.
     audit : float, default 0.02
         Share of the answered rows to draw for a review.
     seed : int, optional
@@ -424,8 +468,9 @@ class Monitor:
     Notes
     -----
     The drift checks test that new rows and reference rows are exchangeable. The risk check tests that each audited
-    answer is wrong with probability at most ``max_risk`` given the earlier ones. The audit must be drawn at random
-    among the answered rows, as :meth:`draw` and the service do; declined rows are not evidence about the answers.
+    answer is wrong with probability at most ``max_risk``, or at most that of the reference's answers, given the earlier
+    ones. The audit must be drawn at random among the answered rows, as :meth:`draw` and the service do; declined rows
+    are not evidence about the answers.
 
     Examples
     --------
@@ -438,21 +483,21 @@ class Monitor:
     >>> monitor.watch(*rows(3000, 16))
     []
     >>> print(*monitor.watch(*rows(1000, 10)), sep=chr(10))
-    ALARM at row 3,200: the distribution of the confidence has changed from the reference (evidence 144 : 1).
-    ALARM at row 3,362: the share of declined rows has changed from the reference (evidence 100 : 1).
+    ALARM at row 3,195: the distribution of the confidence has changed from the reference (evidence 177 : 1).
+    ALARM at row 3,345: the share of declined rows has changed from the reference (evidence 123 : 1).
     """
 
     def __init__(
         self,
         reference: Reference,
         *,
-        max_risk: float,
+        max_risk: float | None = None,
         delta: float = 0.05,
         audit: float = 0.02,
         seed: int | None = None,
     ) -> None:
         for name, share in (("max_risk", max_risk), ("delta", delta)):
-            if not 0 < share < 1:
+            if share is not None and not 0 < share < 1:
                 raise InputError(f"{name} must be a share between 0 and 1, got {share!r}.")
         check_audit(audit)
         if reference.n_rows < 1:
@@ -462,7 +507,8 @@ class Monitor:
         rejected = (reference.n_rows - reference.n_rejected, reference.n_rejected)
         kinds = (rejected, reference.confidence_counts, reference.class_counts)
         self._drifts = {name: DriftBets(counts) for name, counts in zip(DRIFTS, kinds, strict=True)}
-        self._risk = RiskBets(max_risk)
+        answered = reference.n_rows - reference.n_rejected
+        self._risk = RiskBets.of_reference(reference.n_wrong, answered) if max_risk is None else RiskBets([max_risk])
         self._checks: dict[str, _Bets] = {**self._drifts, RISK: self._risk}
         self.n_rejected = self.n_audited = self.n_wrong = self.n_reviewed = self.n_missed = 0
         self.alarms: list[Alarm] = []
@@ -474,9 +520,26 @@ class Monitor:
         return self._drifts[DRIFTS[0]].n_rows
 
     @property
-    def threshold(self) -> float:
-        """Capital at which a check raises its alarm: the number of checks divided by delta."""
-        return (len(DRIFTS) + 1) / self.delta
+    def thresholds(self) -> dict[str, float]:
+        """Evidence at which each check raises its alarm: half of delta is for the risk, the rest for the drifts."""
+        return {name: (2 if name == RISK else 2 * len(DRIFTS)) / self.delta for name in self._checks}
+
+    @property
+    def reference_risk(self) -> float:
+        """Error rate that is no alarm: ``max_risk``, or that of the reference rows."""
+        known = self.reference
+        return known.n_wrong / max(known.n_rows - known.n_rejected, 1) if self.max_risk is None else self.max_risk
+
+    @property
+    def rows_to_doubling(self) -> int | None:
+        """Number of audited answers until the alarm if the error rate were now twice :attr:`reference_risk`.
+
+        It is computed for wrong answers at equal distances; None if it is above 10,000.
+        """
+        n_wrong = np.floor(np.arange(_FORECAST + 1) * min(2 * self.reference_risk, 1.0))
+        evidence = deepcopy(self._risk).bet(np.diff(n_wrong))
+        high = np.flatnonzero(evidence >= math.log(self.thresholds[RISK]))
+        return int(high[0]) + 1 if len(high) else None
 
     def watch(self, reject: ArrayLike, confidence: ArrayLike, label: ArrayLike) -> list[Alarm]:
         """Process decisions in the order of their rows; return the alarms that they raise.
@@ -532,8 +595,7 @@ class Monitor:
         model : TableModel
         reference : Reference, optional
         settings
-            Parameters of the class. ``max_risk`` is by default the risk that the model's rule guarantees, else the
-            upper end of the 95 % interval of the risk on the reference rows.
+            Parameters of the class. ``max_risk`` is by default the risk that the model's rule guarantees, if any.
         """
         if reference is None:
             if "reference" not in model.facts:
@@ -543,11 +605,7 @@ class Monitor:
                 )
             reference = Reference.from_json(model.facts["reference"])
         rule = getattr(model.classifier, "rule_", None)
-        if isinstance(rule, RiskControl):
-            max_risk = float(rule.target_risk)
-        else:
-            high = float(proportion_interval(reference.n_wrong, reference.n_rows - reference.n_rejected).high)
-            max_risk = min(high, 0.99) if reference.n_rows > reference.n_rejected else 0.5
+        max_risk = float(rule.target_risk) if isinstance(rule, RiskControl) else None
         monitor = cls(reference, **{"max_risk": max_risk, **settings})
         monitor.check_model(model)
         return monitor
@@ -589,7 +647,7 @@ class Monitor:
 
     def _raised(self, check: str, first: int, capital: Floats) -> list[Alarm]:
         """Record and return the alarm that a check raises; each check raises at most one."""
-        high = np.flatnonzero(capital >= math.log(self.threshold))
+        high = np.flatnonzero(capital >= math.log(self.thresholds[check]))
         if not len(high) or any(alarm.check == check for alarm in self.alarms):
             return []
         alarm = Alarm(check, first + int(high[0]) + 1, _capital(capital[high[0]]))
@@ -614,11 +672,13 @@ class Monitor:
             "audited": self.n_audited,
             "risk": None if not self.n_audited else {"estimate": risk.estimate, "low": risk.low, "high": risk.high},
             "max_risk": self.max_risk,
+            "reference_risk": self.reference_risk,
+            "rows_to_doubling": self.rows_to_doubling,
             "reviewed_declined": self.n_reviewed,
             "declined_rightly": self.n_missed / self.n_reviewed if self.n_reviewed else None,
             "delta": self.delta,
             "evidence": {name: _capital(float(bets.log_capital)) for name, bets in self._checks.items()},
-            "threshold": self.threshold,
+            "thresholds": self.thresholds,
             "alarms": [asdict(alarm) for alarm in self.alarms],
         }
 

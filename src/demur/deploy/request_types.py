@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from demur.columns import Column, TableError
 from demur.columns.frames import shown
-from demur.deferral.cascade import HUMAN
 from demur.tabular import CallsModel, TableModel
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 from demur.tabular.table_model import LARGEST
@@ -18,6 +17,7 @@ __all__ = ["RequestError", "answer_type", "column_array", "question_type", "requ
 
 TypeForm: TypeAlias = Any
 """A type as pydantic reads it; Python has no annotation for types that are made at run time."""
+
 
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 _PATTERNS = {"date-time-local": f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}$", "time-local": f"^{_TIME}$"}
@@ -233,19 +233,10 @@ def answer_type(model: TableModel, *, audits: bool = False) -> TypeForm:
     from typing import Literal, NotRequired
 
     label: TypeForm = {"text": str, "integer": int, "number": float, "boolean": bool}[model.label_type]
-    parts = [label | None, bool, float, label, label, str | None]
-    if isinstance(model, CallsModel):
-        parts = [
-            Literal["ask", "answer"],
-            Literal[(*model.services, HUMAN, None)],
-            label | None,
-            float,
-            float,
-            str | None,
-        ]
-    if model.asks_experts:
-        parts += [Literal[(*model.experts.columns, None)], float]
-    decision = {**dict(zip(model.answer_columns(), parts, strict=True)), "proba": NotRequired[dict[str, float]]}
+    types: dict[str, TypeForm] = {"rejected": bool, "confidence": float, "spent": float, "expected_cost": float}
+    types |= dict.fromkeys(("prediction", "first_choice", "second_choice", "answer"), label | None)
+    decision = {name: types.get(name, str | None) for name in model.answer_columns()}
+    decision["proba"] = NotRequired[dict[str, float]]
     if audits:
         decision[WHY] = Literal[DECLINED, AUDIT, None]
     about = _object_type("ModelName", {"name": str, "target": str})

@@ -2,7 +2,6 @@
 
 import atexit
 import gc
-import json
 import logging
 import multiprocessing
 import os
@@ -16,14 +15,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from demur.errors import MissingExtraError, UserError
+from demur.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-__all__ = ["JsonFormatter", "log_settings", "run_server"]
-
-_log = logging.getLogger("demur.deploy")
+__all__ = ["log_settings", "run_server"]
 
 _CONNECTIONS = 4096
 """Connections that wait to be accepted, and open ones of each worker: idle ones must not lock others out."""
@@ -40,14 +37,12 @@ def run_server(
     workers: int = 1,
     drain: float = 0.0,
     log: dict[str, Any] | None = None,
-    seconds_to_build: float = 5.0,
     started: Callable[[], object] = lambda: None,
 ) -> None:
     """Serve an application until the process gets SIGTERM or SIGINT.
 
     Each worker is a process that builds the application before it opens the port. granian replaces a worker that
-    ends unexpectedly. On SIGHUP it replaces all of them, one after another, and each builds the application again,
-    unless ``build`` raises a :class:`~demur.errors.UserError` in this process.
+    ends unexpectedly.
 
     Parameters
     ----------
@@ -60,12 +55,10 @@ def run_server(
         Seconds to keep serving after SIGTERM while the service says that it is about to stop.
     log : dict, optional
         What :func:`log_settings` returns.
-    seconds_to_build : float, default 5
-        Time that ``build`` takes. On SIGHUP an old worker stays several times as long beside its successor.
     started : callable, optional
         Called once the port is open.
     """
-    server = _server(address, workers=workers, log_dictconfig=log, respawn_interval=10 + 4 * seconds_to_build)
+    server = _server(address, workers=workers, log_dictconfig=log)
     multiprocessing.set_start_method("spawn", force=True)  # a fork would inherit locks of native thread pools
     stopping = multiprocessing.Event()
 
@@ -76,19 +69,8 @@ def run_server(
             server.signal_handler_interrupt()
         stopping.set()
 
-    def renew(*_: object) -> None:
-        try:
-            build(stopping.is_set)
-        except UserError as error:
-            _log.error("the workers stay, because the model in the folder cannot be loaded: %s", error)
-        except Exception:  # it would end granian's main loop, and nothing could stop the workers
-            _log.exception("the workers stay, because the model in the folder cannot be loaded")
-        else:
-            server.signal_handler_reload()
-
     def own_signals() -> None:
         signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGHUP, renew)
         threading.Thread(target=_when_open, args=(address, started), daemon=True).start()
 
     server.on_startup(own_signals)
@@ -148,31 +130,16 @@ def _when_open(address: tuple[str, int], started: Callable[[], object]) -> None:
             return
 
 
-class JsonFormatter(logging.Formatter):
-    """Writes each record as a JSON object in one line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        document = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": record.levelname.lower()}
-        if hasattr(record, "fields"):
-            document |= {"message": "request", **record.fields}
-        else:
-            document["message"] = record.getMessage()
-        if record.exc_info:
-            document["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(document)
-
-
-def log_settings(level: str, *, as_json: bool) -> dict[str, Any]:
+def log_settings(level: str) -> dict[str, Any]:
     """Return the settings of the log for :func:`logging.config.dictConfig`: lines to standard error.
 
     Parameters
     ----------
     level : {"debug", "info", "warning", "error"}
-    as_json : bool
 
     Examples
     --------
-    >>> log_settings("info", as_json=False)["loggers"]["demur"]["level"]
+    >>> log_settings("info")["loggers"]["demur"]["level"]
     'INFO'
     """
     line = {"format": "%(asctime)s %(levelname)s %(message)s", "datefmt": "%Y-%m-%dT%H:%M:%S%z"}
@@ -180,7 +147,7 @@ def log_settings(level: str, *, as_json: bool) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"line": {"()": JsonFormatter} if as_json else line},
+        "formatters": {"line": line},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
         "loggers": {"demur": {**own, "level": level.upper()}, "_granian": own},
     }

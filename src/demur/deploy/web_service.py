@@ -124,9 +124,6 @@ def create_app(
     for name, given in (("api_keys", api_keys), ("allowed_hosts", allowed_hosts)):
         if isinstance(given, str):
             raise InputError(f"{name} must be a list of texts, got one text: put it into a list.")
-    for name, limit in (("max_rows", max_rows), ("max_bytes", max_bytes)):
-        if limit < 1:
-            raise InputError(f"{name} must be at least 1, got {limit!r}.")
     answerer = Answerer(model, audit)
     app = FastAPI(
         title=f"demur: {model.target}",
@@ -373,8 +370,7 @@ class RequestLog:
                     "status": status,
                     "ms": round(1000 * seconds, 2),
                 }
-                # in JSON, so that no request can write a line of its own
-                _access.log(level, "request %s", json.dumps(fields), extra={"fields": fields})
+                _access.log(level, "request %s", json.dumps(fields))  # no request can write a line of its own
 
 
 def _key_check(keys: Collection[str]) -> Callable[..., Awaitable[None]]:

@@ -23,7 +23,7 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted, has_fit_parameter
 
 from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features, Label
-from demur.calibration import OneVsRestCalibration, TemperatureScaling
+from demur.calibration import OneVsRestCalibration, TemperatureScaling, best_calibration
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import (
@@ -42,8 +42,18 @@ from demur.estimators.base import (
 )
 from demur.estimators.candidates import dense_view
 from demur.estimators.scope import DEFAULT_SHARE, FEWEST_OUTSIDE, Scope, ScopeInput
-from demur.estimators.splitting import Blocks, EqualRowsWarning, Fold, blocks_of, folds_of, folds_within, set_aside
+from demur.estimators.splitting import (
+    Blocks,
+    EqualRowsWarning,
+    Fold,
+    blocks_of,
+    folds_of,
+    folds_within,
+    set_aside,
+    share_for_rule,
+)
 from demur.estimators.torch_classifier import TrainedNetwork
+from demur.guarantees.coverage import check_share
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule, check_proba
 
@@ -51,6 +61,9 @@ __all__ = ["AroundAnEstimator", "RejectOption"]
 
 _AT_ONCE = 1 << 22
 """Largest number of probabilities that a rule is fitted on at once."""
+
+_MOST_OUT_OF_FOLD = 5000
+"""The most out-of-fold rows that tell a guarantee where its threshold is to be expected."""
 
 
 class AroundAnEstimator(FeaturesOfEstimator):
@@ -163,10 +176,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         is used by ``score`` alone.
     rule : Rule, optional
         Chow's rule at ``cost`` by default; or ``Chow`` with a cost of its own, ``Threshold``, ``CostMatrix``, or a rule
-        that is fitted: a share of 1 / cv of the rows is then set aside for it. The rule is read when predicting; only
+        that is fitted: rows are then set aside for it (``guarantee_share``). The rule is read when predicting; only
         one that is fitted needs another ``fit`` or :meth:`fit_rule` when it changes.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None} or object, default="auto"
-        "auto" is temperature scaling, chosen on out-of-fold probabilities. An object has ``fit(proba, y)`` and
+        "auto" chooses between none, a temperature, a temperature with class biases and sigmoids by the log loss of
+        out-of-fold probabilities (:func:`~demur.calibration.best_calibration`). An object has ``fit(proba, y)`` and
         ``transform(proba)``, or is a scikit-learn regressor of each class's probability.
     cv : int, splitter or iterable, default=5
         The folds of the calibration. Rows of one group, where ``fit`` is told the groups, stay on one side of a fold.
@@ -184,6 +198,10 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         The expected share of out-of-scope rows, 0 for none. By default the share in ``y`` and at least 0.1 where
         ``out_of_scope`` is given or "auto" reads text, and 0 otherwise. Without such rows the distance to the rows of
         the predicted class estimates the probability.
+    guarantee_share : "auto" or float, default="auto"
+        The share of the rows that a fitted rule gets, and nothing else is learned from. "auto": a fifth, but 750 rows
+        or half of fewer than 1,500 for a guarantee with a ``delta``, and four fifths if the estimator is frozen. Of a
+        splitter ``cv``, "auto" takes the test part of the last fold.
     time_budget : float or None, default=90
         Time limit of "auto" in seconds, None for no limit; other estimators ignore it.
     random_state : int, RandomState or None, default=0
@@ -197,6 +215,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         None where the estimator is calibrated out of fold by itself, as "auto" is.
     fitted_rule_ : Rule or None
         The rule that was fitted, None if the rule needs no fitting.
+    out_of_fold_ : pair of arrays, or None
+        Confidences and errors of training rows, out of fold, by which a guarantee expects its threshold.
     class_prior_ : array of shape (n_classes,)
         The class frequencies among the rows that ``fit`` was given.
     label_shift_ : LabelShift or None
@@ -243,6 +263,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         novelty: float | str | None = "auto",
         out_of_scope: Label = None,
         out_of_scope_share: float | None = None,
+        guarantee_share: float | str = "auto",
         time_budget: float | None = 90.0,
         random_state: Any = 0,
     ) -> None:
@@ -255,6 +276,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         self.novelty = novelty
         self.out_of_scope = out_of_scope
         self.out_of_scope_share = out_of_scope_share
+        self.guarantee_share = guarantee_share
         self.time_budget = time_budget
         self.random_state = random_state
 
@@ -302,12 +324,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)  # once: cv may be a generator
         train, copies = np.arange(len(labels)), None
         if _needs_fit(self.rule):
-            if weight is not None:
-                raise InputError(
-                    f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a "
-                    "cost."
-                )
-            train, aside, _, copies = set_aside(self.cv, labels, blocks, folds)
+            share = self._share_for_rule(base, folds, len(labels) // blocks.times, weight)
+            train, aside, _, copies = set_aside(share, labels, blocks)
         seen = _safe_indexing(X, train)
         own = _check_method_params(X, self._routed(base, groups, fit_params), indices=train)
         scoped = self.out_of_scope is not None or bool(self.out_of_scope_share)
@@ -326,6 +344,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if self.calibrator_ is not None:
             proba = np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
         self.scope_ = self._learn_scope(seen, codes[train], held_out, proba, outside)
+        some = np.random.RandomState(0).permutation(len(held_out))[:_MOST_OUT_OF_FOLD]
+        wrong = proba[some].argmax(axis=1) != codes[train[held_out[some]]]
+        self.out_of_fold_ = (proba[some].max(axis=1), wrong) if len(some) and self.scope_ is None else None
         if _needs_fit(self.rule):
             self._warn_of_copies(blocks)
             novel = self._novel(_safe_indexing(X, aside))
@@ -568,6 +589,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         self._check_cost()
         if self.out_of_scope_share is not None and not 0 <= self.out_of_scope_share < 1:
             raise InputError(f"out_of_scope_share must be from 0 to below 1, got {self.out_of_scope_share!r}.")
+        if self.guarantee_share != "auto":
+            check_share("guarantee_share", self.guarantee_share, closed=False)
         if not (self.rule is None or isinstance(self.rule, Rule)):
             raise InputTypeError(f"rule must be a demur rule such as Chow(0.2), got {self.rule!r}.")
 
@@ -595,12 +618,14 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if novel is not None and getattr(self.rule, "about_answers", True):
             kept = ~novel
         dependent = {"clusters": None if groups is None else np.asarray(groups)[rows], "copies": copies}
-        given = {
+        given: dict[str, Any] = {
             name: np.asarray(value)[kept]
             for name, value in dependent.items()
             if value is not None and has_fit_parameter(self.rule, name)
         }
         rule: Any = self.rule
+        if has_fit_parameter(rule, "out_of_fold"):
+            given["out_of_fold"] = getattr(self, "out_of_fold_", None)  # none before 0.3
         by_group = getattr(rule, "groups", None)
         if by_group is not None:
             rule = rule.of_rows(rows[kept])
@@ -630,12 +655,28 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
                 )
             self.fitted_rule_.groups = by_group
 
+    def _share_for_rule(
+        self, base: Any, folds: Sequence[Fold], n_rows: int, weight: NDArray[np.float64] | None
+    ) -> float | Fold:
+        if weight is not None:
+            raise InputError(
+                f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a cost."
+            )
+        if self.guarantee_share != "auto":
+            return float(self.guarantee_share)
+        if not isinstance(self.cv, Integral | None):
+            return folds[-1]
+        frozen = isinstance(base, FrozenEstimator) and self.calibration not in ("isotonic", "sigmoid")
+        return share_for_rule(self.rule, n_rows, frozen=frozen)
+
     def _warn_of_copies(self, blocks: Blocks) -> None:
         if (blocks.times > 1 or blocks.suspects is not None) and has_fit_parameter(self.rule, "copies"):
             warnings.warn(blocks.explain() or "", EqualRowsWarning, stacklevel=3)
 
     def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
-        if self.calibration in ("auto", "temperature"):
+        if self.calibration == "auto":
+            return best_calibration(proba, y, weight)
+        if self.calibration == "temperature":
             return TemperatureScaling().fit(proba, y, weight)
         if self.calibration in ("isotonic", "sigmoid") or hasattr(self.calibration, "predict"):
             return OneVsRestCalibration(self.calibration).fit(proba, y, weight)

@@ -31,6 +31,7 @@ __all__ = [
     "hold_out",
     "hold_out_latest",
     "set_aside",
+    "share_for_rule",
     "usable_folds",
     "validation_rows",
 ]
@@ -256,41 +257,55 @@ def folds_of(
     return [fold for fold in apart if len(fold[0])]
 
 
-def set_aside(cv: Any, y: AnyArray, blocks: Blocks, folds: Sequence[Fold] = ()) -> Partition:
+def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
     """Return the rows to train on and the rows that a rule is fitted on.
 
-    A number of folds sets a share of 1 / cv aside, drawn at random class by class. Of a splitter or a list, the test
-    part of the last fold is set aside. Where the table was copied, the rule gets one copy of each row, and the others
-    are on neither side.
+    A share is drawn at random class by class. Where the table was copied, the rule gets one copy of each row, and the
+    others are on neither side.
 
     Parameters
     ----------
-    cv : int, splitter, iterable or None
+    share : float, or fold
+        Of a fold, the test part is set aside.
     y : array of shape (n,)
     blocks : Blocks
-    folds : sequence of (train, test)
-        What :func:`folds_of` returns, for a splitter or an iterable.
 
     Examples
     --------
     >>> y = np.array([0, 1] * 5)
-    >>> parts = set_aside(5, y, blocks_of(np.arange(10).reshape(-1, 1), y))
+    >>> parts = set_aside(0.2, y, blocks_of(np.arange(10).reshape(-1, 1), y))
     >>> len(parts.train), len(parts.aside), parts.equal_rows
     (8, 2, 0)
     """
     rows = np.arange(len(y))
-    if cv is not None and not isinstance(cv, Integral):
-        last = folds[-1][1]
+    if isinstance(share, tuple):
+        last = share[1]
         together = np.isin(blocks.of_row, blocks.of_row[last])
         train, aside = rows[~together], np.sort(last)
     else:
-        share = 0.2 if cv is None else 1 / max(2, int(cv))
         # A rule must not be fitted on copies of training rows.
         drawn = blocks if blocks.suspects is None else Blocks(blocks.suspects, blocks.equal_rows)
         chosen = _draw(drawn, y, share, np.random.RandomState(0), at_least=1)
         train, aside = rows[~chosen], rows[chosen]
     aside = blocks.without_copies(aside)
     return Partition(train, aside, blocks.equal_rows, blocks.copies(aside, train))
+
+
+def share_for_rule(rule: Any, n_rows: int, *, frozen: bool = False) -> float:
+    """Return the share of the rows that a rule is fitted on.
+
+    It is a fifth, or four fifths where the classifier is fitted already, since calibration needs few rows. A guarantee
+    gains by more where rows are few: it gets 750 rows, and at most half of all.
+
+    Examples
+    --------
+    >>> from demur.guarantees import RiskControl
+    >>> [share_for_rule(RiskControl(0.1), n) for n in (600, 3000, 10_000)]
+    [0.5, 0.25, 0.2]
+    """
+    if frozen:
+        return 0.8
+    return 0.2 if getattr(rule, "delta", None) is None else min(0.5, max(0.2, 750 / max(n_rows, 1)))
 
 
 def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:

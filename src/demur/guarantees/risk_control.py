@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, betaincinv
+from scipy.special import bdtrik, betainc, betaincinv, logsumexp, ndtr
 
 from demur.array_types import AnyArray
 from demur.errors import InputError
@@ -22,8 +22,10 @@ __all__ = [
     "NoGuaranteeError",
     "RiskCertificate",
     "RiskControl",
+    "Sample",
     "fixed_sequence",
     "fixed_thresholds",
+    "mean_p_value",
     "one_row_of_each",
     "p_value",
     "rows_needed",
@@ -91,6 +93,9 @@ class RiskControl(FittedThreshold):
         The group (a site, a machine, a sex) of each row that :meth:`fit` gets. The guarantee then holds in every group
         at once, for one threshold, and new rows need not say which group they are of. For a rule in a
         :class:`~demur.RejectOption`, one for each row of its ``fit``.
+    unit : {"cluster", "row"}, default "cluster"
+        What the guarantee is about where rows come in clusters: one answer per cluster (a patient), drawn at random, or
+        all answers, so that a cluster of many rows counts as often as it has rows. Without clusters both are the same.
 
     Attributes
     ----------
@@ -100,6 +105,8 @@ class RiskControl(FittedThreshold):
         The same for each group; empty without groups. With probability 1 - delta all of their bounds hold.
     per_cluster_ : bool
         Whether the guarantee is about one answer per cluster, not about all answers.
+    largest_cluster_ : int
+        The number of rows of the largest cluster, where all answers of clusters count; otherwise 1.
     threshold_ : float
         That of the certificate: new rows with a larger confidence are answered.
 
@@ -108,6 +115,11 @@ class RiskControl(FittedThreshold):
     Testing many thresholds and keeping the best would make a bound at level delta too optimistic. The thresholds are
     therefore fixed in advance and tested from the most cautious down; each success passes its level on to the next
     test, so that near the threshold it ends at, most of delta is still available. This holds for every distribution.
+    Where ``out_of_fold`` rows tell where the threshold is to be expected, 80 % of delta start there.
+
+    All answers to clustered rows (``unit="row"``) are tested by betting on bounded means (Waudby-Smith and Ramdas
+    2024): the sums over clusters of errors minus target are independent, and bounded if no cluster has more rows than
+    the largest of the calibration sample, which is assumed.
 
     With ``groups``, a threshold passes only if it does so in *each* group at the level at hand: a test of the
     hypothesis "the risk is too large in some group" whose p-value is the largest of the groups', so that delta need
@@ -122,6 +134,7 @@ class RiskControl(FittedThreshold):
     References
     ----------
     Angelopoulos, Bates, Candes, Jordan, Lei (2021), Learn then test, arXiv:2110.01052.
+    Waudby-Smith, Ramdas (2024), Estimating means of bounded random variables by betting, JRSS B 86.
     Berger (1982), Multiparameter hypothesis testing and acceptance sampling, Technometrics.
     Wiens (2003), A fixed sequence Bonferroni procedure for testing multiple endpoints, Pharmaceutical Statistics.
 
@@ -144,21 +157,31 @@ class RiskControl(FittedThreshold):
 
     name = "risk-control"
 
-    def __init__(self, target_risk: float, delta: float = 0.05, groups: ArrayLike | None = None) -> None:
+    def __init__(
+        self, target_risk: float, delta: float = 0.05, groups: ArrayLike | None = None, unit: str = "cluster"
+    ) -> None:
         check_share("target_risk", target_risk, closed=False)
         check_share("delta", delta, closed=False)
+        if unit not in ("cluster", "row"):
+            raise InputError(f"unit must be 'cluster' or 'row', got {unit!r}.")
         self.target_risk = target_risk
         self.delta = delta
         self.groups = groups
+        self.unit = unit
 
     def of_rows(self, rows: NDArray[np.integer[Any]]) -> "RiskControl":
         """Return the same rule for some of the rows: only their groups are kept."""
         if self.groups is None:
             return self
-        return RiskControl(self.target_risk, self.delta, np.asarray(self.groups)[rows])
+        return RiskControl(self.target_risk, self.delta, np.asarray(self.groups)[rows], self.unit)
 
     def fit(
-        self, proba: ArrayLike, y: ArrayLike, clusters: ArrayLike | None = None, copies: ArrayLike | None = None
+        self,
+        proba: ArrayLike,
+        y: ArrayLike,
+        clusters: ArrayLike | None = None,
+        copies: ArrayLike | None = None,
+        out_of_fold: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> Self:
         """Find the threshold that this calibration sample gives.
 
@@ -168,7 +191,7 @@ class RiskControl(FittedThreshold):
             Of rows that the model was not trained on, drawn independently from where new rows will come from.
         y : array of int, shape (n,)
             Their true classes, as column numbers.
-        clusters, copies
+        clusters, copies, out_of_fold
             As for :meth:`fit_confidence`.
 
         Raises
@@ -178,7 +201,7 @@ class RiskControl(FittedThreshold):
         """
         values = check_rows(proba)
         true = check_classes(y, values.shape)
-        return self.fit_confidence(values.max(axis=1), values.argmax(axis=1) != true, clusters, copies)
+        return self.fit_confidence(values.max(axis=1), values.argmax(axis=1) != true, clusters, copies, out_of_fold)
 
     def fit_confidence(
         self,
@@ -186,6 +209,7 @@ class RiskControl(FittedThreshold):
         wrong: ArrayLike,
         clusters: ArrayLike | None = None,
         copies: ArrayLike | None = None,
+        out_of_fold: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> Self:
         """Find the threshold that these confidences and errors give.
 
@@ -197,9 +221,14 @@ class RiskControl(FittedThreshold):
             Whether the answer to each row would be wrong.
         clusters : array of shape (n,), optional
             The cluster (a patient, a machine) of each row, where rows of one cluster resemble each other. One row of
-            each, drawn at random, is then counted, and the guarantee is about one answer per cluster.
+            each, drawn at random, is then counted, and the guarantee is about one answer per cluster; or about all
+            answers, with ``unit="row"``.
         copies : array of bool, shape (n,), optional
             True for rows that may be copies of others. The guarantee must then hold with and without them.
+        out_of_fold : pair of arrays, optional
+            Confidences and errors of other rows, such as out-of-fold predictions of the training rows. They only tell
+            where most of delta is spent: the guarantee holds whatever they are, if they are independent of the
+            calibration rows. Not used with ``groups``.
         """
         scores, errors = check_confidence(confidence), np.asarray(wrong)
         if errors.dtype != np.bool_ or errors.shape != scores.shape:
@@ -213,33 +242,48 @@ class RiskControl(FittedThreshold):
         if names.shape != scores.shape:
             raise InputError(f"groups must have shape {scores.shape}, one for each calibration row, got {names.shape}.")
         own = np.ones(len(scores), dtype=bool) if copies is None else ~np.asarray(copies, dtype=bool)
-        if clusters is not None:
+        self.per_cluster_ = clusters is not None and self.unit == "cluster"
+        of_row: NDArray[np.intp] | None = None
+        if clusters is not None and self.per_cluster_:
             rows = one_row_of_each(clusters)
             scores, errors, names, own = scores[rows], errors[rows], names[rows], own[rows]
-        self.per_cluster_ = clusters is not None
+        elif clusters is not None:
+            of_row = np.unique(np.asarray(clusters), return_inverse=True)[1]
+        self.largest_cluster_ = 1 if of_row is None else int(np.bincount(of_row).max())
         if not own.any():
             raise InputError("all calibration rows may be copies of others; give rows that are not.")
         counted_as = [own] if own.all() else [np.ones_like(own), own]
         groups = np.unique(names).tolist()
         parts = [(name, rows & (names == name)) for name in groups for rows in counted_as]
-        self.certificate_ = fixed_sequence(scores, errors, float(self.target_risk), float(self.delta), parts)
+        sample = Sample(scores, errors, of_row, self.largest_cluster_)
+        known = None
+        if out_of_fold is not None and self.groups is None:
+            known = Sample(np.asarray(out_of_fold[0], dtype=np.float64), np.asarray(out_of_fold[1], dtype=bool))
+        self.certificate_ = fixed_sequence(sample, float(self.target_risk), float(self.delta), parts, known)
         self.group_certificates_: dict[str, RiskCertificate] = {}
         if self.groups is not None:
             self.group_certificates_ = {
-                name: self._of_group(scores[names == name], errors[names == name], len(groups)) for name in groups
+                name: self._of_group(sample.take(names == name), len(groups)) for name in groups
             }
         return self
 
-    def _of_group(self, scores: Floats, errors: NDArray[np.bool_], n_groups: int) -> RiskCertificate:
+    def _of_group(self, sample: "Sample", n_groups: int) -> RiskCertificate:
         """Return the certificate of one group; the bounds of all groups hold together.
 
         Where the risk of some group exceeds the target, the threshold passes with at most the probability ``level``.
         Where none does, each of the bounds fails with at most the probability ``level / n_groups``.
         """
         found = self.certificate_
-        n_accepted, n_wrong = (int(count) for count in _above(found.threshold, scores, errors))
-        bound = min(float(self.target_risk), float(upper_bound(n_wrong, n_accepted, found.level / n_groups)))
-        return replace(found, n_rows=len(scores), n_accepted=n_accepted, n_wrong=n_wrong, bound=bound)
+        n_accepted, n_wrong = (int(count) for count in sample.above(found.threshold))
+        bound = min(float(self.target_risk), sample.bound(found.threshold, found.level / n_groups))
+        return replace(found, n_rows=len(sample.wrong), n_accepted=n_accepted, n_wrong=n_wrong, bound=bound)
+
+    def unit_in_words(self) -> str:
+        """Return what the guarantee counts, if that is not simply rows."""
+        if getattr(self, "per_cluster_", False):
+            return ", for one answer per group (a patient, a machine), drawn at random"
+        largest = getattr(self, "largest_cluster_", 1)
+        return f", counting all rows of each group, if no group has more than {largest:,} rows" if largest > 1 else ""
 
     @property
     def threshold_(self) -> float:
@@ -247,12 +291,9 @@ class RiskControl(FittedThreshold):
         return self.certificate_.threshold
 
     def explain(self) -> str:
-        answers = "the answers given"
-        if getattr(self, "per_cluster_", False):
-            answers = "the answers to one row of each group (patient, machine), drawn at random,"
         guarantee = (
             f"with probability at least {1 - self.delta:.4g} over the calibration sample, at most "
-            f"{self.target_risk:.4g} of {answers} are wrong"
+            f"{self.target_risk:.4g} of the answers given are wrong{self.unit_in_words()}"
         )
         if not hasattr(self, "certificate_"):
             return f"Will answer as many rows as it can such that {guarantee}; not fitted yet."
@@ -312,11 +353,11 @@ def fixed_thresholds(target_risk: float) -> tuple[Floats, Floats]:
 
 
 def fixed_sequence(
-    confidence: Floats,
-    wrong: NDArray[np.bool_],
+    sample: "Sample",
     target_risk: float,
     delta: float,
     parts: Sequence[tuple[str, NDArray[np.bool_]]] = (),
+    out_of_fold: "Sample | None" = None,
 ) -> RiskCertificate:
     """Test fixed thresholds from the most cautious down (learn then test, Angelopoulos et al. 2021).
 
@@ -329,15 +370,21 @@ def fixed_sequence(
     every distribution, with ties and without a monotone risk. The order matters for power only: risk is expected to
     grow as the threshold falls, so that levels add up on the way to the lowest threshold that can be rejected.
 
+    With ``out_of_fold``, 80 % of delta start where these rows tell that a test is likely to succeed, and the rest is
+    spread as without them. They are independent of the calibration rows: given them, thresholds and parts are fixed,
+    the argument above holds, and so does the guarantee on average over them. If they mislead, 20 % of delta is left.
+
     With ``parts``, pairs of a name and a mask of rows, the hypothesis is "the risk above t exceeds the target in some
     part". It is a union, and rejecting each member at a level rejects the union at that level (Berger 1982): the
     largest p-value is one for the union.
     """
     thresholds, shares = fixed_thresholds(target_risk)
+    if out_of_fold is not None and len(out_of_fold.wrong):
+        start = _expected_start(out_of_fold, len(sample.wrong), target_risk, _AT_START * delta)
+        shares = (1 - _AT_START) * shares + _AT_START * (np.arange(len(shares)) == start)
     own = delta * shares
-    masks = [rows for _, rows in parts] or [np.ones(len(wrong), dtype=bool)]
-    counts = np.array([_above(thresholds, confidence[rows], wrong[rows]) for rows in masks])  # part, which, threshold
-    p_values = p_value(counts[:, 1], counts[:, 0], target_risk).max(axis=0)
+    samples = [sample.take(rows) for _, rows in parts] or [sample]
+    p_values = np.max([one.p_values(thresholds, target_risk) for one in samples], axis=0)
     level, chosen, chosen_level = 0.0, -1, 0.0
     for index, (part, p) in enumerate(zip(own.tolist(), p_values.tolist(), strict=True)):
         level += part
@@ -347,30 +394,110 @@ def fixed_sequence(
             level = 0.0
     found = chosen >= 0
     if not found:
-        bounds = upper_bound(counts[:, 1], counts[:, 0], own).max(axis=0)
-        chosen = int(bounds.argmin() if bounds.min() < 1 else own.argmax())
+        starts = np.flatnonzero(own)
+        bounds = [max(one.bound(thresholds[start], own[start]) for one in samples) for start in starts.tolist()]
+        chosen = int(starts[np.argmin(bounds)] if min(bounds) < 1 else own.argmax())
         chosen_level = float(own[chosen])
-    by_part = upper_bound(counts[:, 1, chosen], counts[:, 0, chosen], chosen_level)
-    threshold, worst = float(thresholds[chosen]), int(by_part.argmax())
-    n_accepted, n_wrong = (int(count) for count in _above(threshold, confidence, wrong))
-    certificate = RiskCertificate(threshold, len(confidence), n_accepted, n_wrong, chosen_level, float(by_part[worst]))
+    threshold = float(thresholds[chosen])
+    by_part = [one.bound(threshold, chosen_level) for one in samples]
+    worst = int(np.argmax(by_part))
+    n_accepted, n_wrong = (int(count) for count in sample.above(threshold))
+    certificate = RiskCertificate(threshold, len(sample.wrong), n_accepted, n_wrong, chosen_level, by_part[worst])
     if not found:
         where = ""
         if len({name for name, _ in parts}) > 1:
-            where = f" in every group (the weakest, {parts[worst][0]!r}, has {masks[worst].sum():,} of the rows)"
+            where = f" in every group (the weakest, {parts[worst][0]!r}, has {parts[worst][1].sum():,} of the rows)"
         raise _no_guarantee(certificate, target_risk, delta, where)
     return certificate
 
 
-def _above(
-    threshold: float | Floats, confidence: Floats, wrong: NDArray[np.bool_]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the number of rows, and of wrong rows, with a confidence above each threshold."""
-    n_rows, n_wrong = (
-        np.asarray(len(values) - np.searchsorted(np.sort(values), threshold, side="right"))
-        for values in (confidence, confidence[wrong])
-    )
-    return n_rows, n_wrong
+_AT_START = 0.8
+"""The share of delta that starts where out-of-fold rows tell that a test is likely to succeed."""
+_CAUTION = 4
+"""A success at the start is followed by further tests, so that its probability matters more than its coverage."""
+
+
+def _expected_start(known: "Sample", n_rows: int, target_risk: float, level: float) -> int:
+    """Return the number of the threshold to start at, with ``n_rows`` calibration rows.
+
+    It has the largest product of the coverage and a power of the probability that the test succeeds, by the normal
+    approximation and with the uncertainty of the known rows.
+    """
+    thresholds, _ = fixed_thresholds(target_risk)
+    accepted, wrong = known.above(thresholds)
+    share, risk = accepted / len(known.wrong), (wrong + 0.5) / (accepted + 1)
+    n = n_rows * share
+    # The largest number of errors that passes the test, and -1 where none does.
+    passing = np.where((1 - target_risk) ** n <= level, np.maximum(bdtrik(level, np.maximum(n, 1), target_risk), 0), -1)
+    spread = np.sqrt(n * risk * (1 - risk) * (1 + n_rows / len(known.wrong)) + 1e-12)
+    power = np.where(passing >= 0, ndtr((np.floor(passing) + 0.5 - n * risk) / spread), 0.0)
+    return int((power**_CAUTION * share).argmax())
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Confidences and errors of rows, and the numbers of the clusters that they are in, if these count as a whole."""
+
+    confidence: Floats
+    wrong: NDArray[np.bool_]
+    cluster: NDArray[np.intp] | None = None
+    largest_cluster: int = 1
+
+    def take(self, rows: NDArray[np.bool_]) -> "Sample":
+        """Return some of the rows."""
+        cluster = None if self.cluster is None else self.cluster[rows]
+        return Sample(self.confidence[rows], self.wrong[rows], cluster, self.largest_cluster)
+
+    def above(self, threshold: float | Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the number of rows, and of wrong rows, with a confidence above each threshold."""
+        n_rows, n_wrong = (
+            np.asarray(len(values) - np.searchsorted(np.sort(values), threshold, side="right"))
+            for values in (self.confidence, self.confidence[self.wrong])
+        )
+        return n_rows, n_wrong
+
+    def p_values(self, thresholds: Floats, risk: float) -> Floats:
+        """Return a p-value of the hypothesis that the risk above a threshold exceeds ``risk``, for each threshold."""
+        if self.cluster is None:
+            n_rows, n_wrong = self.above(thresholds)
+            return p_value(n_wrong, n_rows, risk)
+        largest, excess = (1 - risk) * self.largest_cluster, self.wrong - risk
+        return np.array(
+            [
+                mean_p_value(np.bincount(self.cluster, excess * (self.confidence > one)), largest)
+                for one in thresholds.tolist()
+            ]
+        )
+
+    def bound(self, threshold: float, level: float) -> float:
+        """Return an upper bound of the risk above the threshold."""
+        n_rows, n_wrong = self.above(threshold)
+        if self.cluster is None or not n_rows:
+            return float(upper_bound(n_wrong, n_rows, level))
+        low, high = float(n_wrong / n_rows), 1.0
+        while high - low > 1e-4:
+            middle = (low + high) / 2
+            passes = self.p_values(np.array([threshold]), middle)[0] <= level
+            low, high = (low, middle) if passes else (middle, high)
+        return high
+
+
+def mean_p_value(values: ArrayLike, largest: float) -> float:
+    """Return a p-value of the hypothesis that the mean of independent values, none above ``largest``, is at least 0.
+
+    It is the inverse of the capital of gamblers who bet against the hypothesis (Waudby-Smith and Ramdas 2024). One who
+    always bets a part b of the capital has the product of 1 - b x over the values x, whose mean is at most 1 if the
+    hypothesis is true; the capital is the mean over 16 parts.
+
+    Examples
+    --------
+    >>> mean_p_value(np.full(100, -0.1), 0.9) < 0.01, mean_p_value(np.full(100, 0.1), 0.9)
+    (True, 1.0)
+    """
+    different, counts = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
+    parts = 0.95 / largest * 1.5 ** -np.arange(16.0)
+    capital = logsumexp(np.log1p(-parts[:, None] * different) @ counts) - np.log(len(parts))
+    return float(np.exp(-max(capital, 0.0)))
 
 
 def _no_guarantee(best: RiskCertificate, target_risk: float, delta: float, where: str) -> NoGuaranteeError:

@@ -161,7 +161,7 @@ class RiskCoverage:
         return np.asarray(len(ascending) - np.searchsorted(ascending, threshold, side="right"))
 
     def __repr__(self) -> str:
-        areas = ", ".join(f"{name}={getattr(self, name):.4g}" for name in ("aurc", "eaurc", "augrc"))
+        areas = ", ".join(f"{name}={getattr(self, name):.4g}" for name in ("augrc", "aurc", "eaurc"))
         return f"RiskCoverage({self.groups.n_rows:,} rows, {len(self.groups.confidence):,} points, {areas})"
 
 

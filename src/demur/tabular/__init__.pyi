@@ -9,6 +9,7 @@ from .decide_files import DecideOptions as DecideOptions
 from .decide_files import decide_file as decide_file
 from .evaluation import Case as Case
 from .evaluation import Evaluation as Evaluation
+from .evaluation import cost_difference as cost_difference
 from .evaluation import evaluate_table as evaluate_table
 from .evaluation_figures import AnswerCounts as AnswerCounts
 from .evaluation_figures import ClassFigures as ClassFigures

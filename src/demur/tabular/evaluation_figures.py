@@ -157,9 +157,10 @@ FIGURES = {
     "coverage": Figure("Coverage", "rows answered", percent),
     "accepted_accuracy": Figure("Accepted accuracy", "correct among the answers", percent),
     "risk_if_all_answered": Figure("Error rate", "wrong if all were answered"),
+    "augrc": Figure("AUGRC", "mean error rate x coverage"),
     "aurc": Figure("AURC", "area under risk-coverage"),
+    "aurc_ranked": Figure("AURC, ranked errors", "valid if the risk does not fall with coverage"),
     "eaurc": Figure("Excess AURC", "above the AURC of the best order; 0 is perfect"),
-    "augrc": Figure("AUGRC", "area under the generalized risk-coverage curve"),
 }
 """All figures that an evaluation can have."""
 
@@ -499,8 +500,7 @@ def check_guarantee(rule: Rule | None, counts: AnswerCounts) -> GuaranteeCheck |
 def _check_risk(rule: RiskControl, counts: AnswerCounts) -> GuaranteeCheck:
     target, n_answered = float(rule.target_risk), counts.n_answered
     per_group = getattr(rule, "per_cluster_", False)
-    answers = "the answers to one row of each group, drawn at random," if per_group else "the answers"
-    words = f"Guaranteed: at most {percent(target)} of {answers} wrong."
+    words = f"Guaranteed: at most {percent(target)} of the answers wrong{rule.unit_in_words()}."
     seen, verdict, chance = None, "kept", None
     if not n_answered:
         words += " No row was answered, so these rows cannot confirm it."
@@ -512,6 +512,9 @@ def _check_risk(rule: RiskControl, counts: AnswerCounts) -> GuaranteeCheck:
             words += " The guarantee is not about this share, to which large groups contribute more."
         elif seen <= target:
             words += " The guarantee holds on these rows."
+        elif getattr(rule, "largest_cluster_", 1) > 1:
+            verdict = "not comparable"
+            words += " That is more than guaranteed, but rows of one group resemble each other: chance may explain it."
         else:
             from scipy.stats import binom  # slow to import
 

@@ -57,9 +57,6 @@ _MOST_OUTPUTS = 1 << 24
 """Numbers that given outputs are calibrated on: 16,777 rows of 1,000 classes. They determine a temperature to about
 1 %, and the memory stays small."""
 
-_FOLDS = 5
-"""A rule that is fitted gets a fifth of the rows."""
-
 
 @dataclass(frozen=True)
 class FitOptions:
@@ -73,6 +70,8 @@ class FitOptions:
         The cost of declining a row; a mistake costs 1. Rules other than Chow's do not use it.
     rule : Rule, or function of the class names that returns one, optional
         As for :class:`~demur.RejectOption`; Chow's rule at ``cost`` by default.
+    guarantee_share : "auto" or float
+        The share of the rows that a fitted rule gets, as for :class:`~demur.RejectOption`.
     novelty : "auto", float or None
         Out-of-distribution rows to decline, as for :class:`~demur.RejectOption`.
     experts : mapping, optional
@@ -119,6 +118,7 @@ class FitOptions:
     model: str = "auto"
     cost: float = 0.2
     rule: Rule | Callable[[list[str]], Rule | None] | None = None
+    guarantee_share: float | str = "auto"
     novelty: float | str | None = "auto"
     experts: Any = None
     capacity: Mapping[str, float] | None = None
@@ -396,7 +396,7 @@ def fit_table(
 ) -> "TableModel":
     """Fit a classifier with a reject option, or with experts to ask, on a table.
 
-    A rule that is fitted, such as :class:`~demur.RiskControl`, gets a fifth of the rows, which nothing else is learned
+    A rule that is fitted, such as :class:`~demur.RiskControl`, gets rows of its own, which nothing else is learned
     from, the columns and their categories included.
 
     Parameters
@@ -472,10 +472,8 @@ def _fit_rows(
     # Equal probabilities, votes above all, do not make one row a copy of another.
     order = np.arange(len(data.labels)) if numbers is None else numbers
     compared = data.rows.select(learned(data.rows).names) if given is None else order.reshape(-1, 1)
-    parts = _rows_for_rule(rule, compared, data.labels, groups)
-    if numbers is not None and len(parts.aside) and spec.calibration not in ("isotonic", "sigmoid"):
-        # A temperature needs few rows, and a guarantee gains by more.
-        parts = parts._replace(train=parts.aside, aside=parts.train)
+    curves = numbers is None or spec.calibration in ("isotonic", "sigmoid")
+    parts = _rows_for_rule(rule, compared, data.labels, groups, spec.guarantee_share, frozen=not curves)
     own = learned(data.take(parts.train).rows)
     if numbers is not None:
         codes = order.reshape(-1, 1).astype(np.float64)
@@ -509,15 +507,23 @@ def _fit_rows(
 
 
 def _rows_for_rule(
-    rule: Rule | None, compared: Features, labels: NDArray[np.str_], groups: AnyArray | None
+    rule: Rule | None,
+    compared: Features,
+    labels: NDArray[np.str_],
+    groups: AnyArray | None,
+    share: float | str,
+    *,
+    frozen: bool,
 ) -> "Partition":
     """Set rows aside for a rule that is fitted; no class is left to the rule alone."""
-    from demur.estimators.splitting import Partition, blocks_of, set_aside
+    from demur.estimators.splitting import Partition, blocks_of, set_aside, share_for_rule
 
     if rule is None or not rule.needs_fit:
         return Partition(np.arange(len(labels)), np.array([], dtype=np.int64), 0)
     blocks = blocks_of(compared, labels, groups)
-    parts = set_aside(_FOLDS, labels, blocks)
+    if isinstance(share, str):
+        share = share_for_rule(rule, len(labels) // blocks.times, frozen=frozen)
+    parts = set_aside(share, labels, blocks)
     lonely = parts.aside[~np.isin(labels[parts.aside], labels[parts.train])]
     if not len(lonely):
         return parts

@@ -81,19 +81,19 @@ FORGED = {
     "a function of the system": described("system", "FunctionNode", "os"),
     "an object of another module": described("Popen", module="subprocess"),
     "a call of exec": described("exec", "ConstructorFromReduceNode", "builtins"),
-    "a name that is on no list": described("part:eval"),
-    "an abstract class": described("loss:Loss"),
+    "a name that is on no list": described("eval", module="demur.rules"),
+    "an abstract class": described("Loss", module="demur.losses.loss"),
     "a module's name": described("os.system"),
     "no name": described(""),
     "a number for a name": described(3),
-    "an unknown loader": described("rule:Chow", "PickleNode"),
+    "an unknown loader": described("Chow", "PickleNode", "demur.rules"),
     "a method": {
         **described("GaussianNB", "MethodNode", "sklearn.naive_bayes"),
         "content": {"func": "fit", "obj": described("GaussianNB", module="sklearn.naive_bayes")},
     },
     "a caller of methods": {**described("methodcaller", "OperatorFuncNode", "operator"), "attrs": plain(["fit"])},
-    "no loader": {"__class__": "rule:Chow", "__module__": "demur"},
-    "no content": {"__class__": "rule:Chow", "__module__": "demur", "__loader__": "ObjectNode", "content": 3},
+    "no loader": {"__class__": "Chow", "__module__": "demur.rules"},
+    "no content": {"__class__": "Chow", "__module__": "demur.rules", "__loader__": "ObjectNode", "content": 3},
     "a number": 3,
 }
 
@@ -115,7 +115,7 @@ class Runs:
 def test_an_archive_with_an_untrusted_type_names_it(model, monkeypatch):
     monkeypatch.setattr(Runs, "__new__", forbidden)
     forge_archive(model, skops.io.dumps([object.__new__(Runs)]))
-    assert_one_sentence(model, r"Untrusted types found.*Runs")
+    assert_one_sentence(model, r"holds .*Runs, which is neither")
 
 
 @pytest.mark.parametrize(

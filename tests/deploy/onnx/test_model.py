@@ -33,7 +33,6 @@ def test_the_graph_says_what_it_is(model):
     assert json.loads(props["classes"]) == [0, 1, 2]
     assert float(props["cost"]) == 0.05
     assert "exceeds 1 - cost" in props["rule"]
-    assert all(value.doc_string for value in (*proto.graph.input, *proto.graph.output))
     onnx.checker.check_model(proto, full_check=True)
 
 
@@ -115,6 +114,5 @@ def test_a_graph_of_another_model_is_told_apart(model):
     """The comparison itself can fail."""
     other = RejectOption(GaussianNB(), cost=0.3, calibration=None).fit(X[:, ::-1], 2 - Y)
     found = compare_onnx(model, onnx_model(other), X)
-    assert found.n_labels > 0
-    assert found.n_rejects > 0
+    assert found.n_different > 0
     assert found.confidence > 1e-3

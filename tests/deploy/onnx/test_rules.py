@@ -79,7 +79,7 @@ def test_chows_rule_with_its_own_cost_takes_another():
 def test_the_cost_is_read_when_exporting():
     model = RejectOption(GaussianNB(), calibration=None).fit(X, Y).set_params(cost=0.03)
     assert_agrees(model, ROWS)
-    assert not compare_onnx(model, onnx_model(model.set_params(cost=0.4)), ROWS, 0.03).n_rejects
+    assert not compare_onnx(model, onnx_model(model.set_params(cost=0.4)), ROWS, 0.03).n_different
 
 
 class Never(Rule):

@@ -49,7 +49,7 @@ from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from torch import Tensor
 
 from demur.array_types import AnyArray, Estimator
-from demur.calibration import SMALLEST, OneVsRestCalibration, TemperatureScaling, at_temperature
+from demur.calibration import CURVE_END, OneVsRestCalibration, TemperatureScaling, at_temperature
 from demur.deploy.onnx.onnx_graph import ExportError, Graph, stored_network
 from demur.deploy.onnx.tree_graphs import boosting_scores, forest_proba, gradient_boosting_scores
 from demur.estimators import AutoClassifier, PrecomputedProbabilities, RejectClassifier, RejectOption
@@ -115,7 +115,7 @@ def _curve(p: Tensor, model: Any) -> Tensor:
     if isinstance(model, float):  # the class was everywhere or nowhere among the calibration rows
         return p * 0 + model
     if isinstance(model, LogisticRegression):
-        inside = p.clamp(SMALLEST, 1 - SMALLEST)
+        inside = p.clamp(CURVE_END, 1 - CURVE_END)
         return torch.sigmoid(torch.log(inside / (1 - inside)) * float(model.coef_[0, 0]) + float(model.intercept_[0]))
     if type(model) is not IsotonicRegression or model.out_of_bounds != "clip":
         raise _no_calibration(model)
@@ -200,7 +200,7 @@ def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
 
 
 def _at(scaling: TemperatureScaling) -> Callable[[Any], Any]:
-    return lambda p: at_temperature(p, scaling.temperature_)
+    return lambda p: at_temperature(p, scaling.temperature_, scaling.biases_)
 
 
 def _networks(graph: Graph, X: str, model: RejectClassifier) -> str:

@@ -33,13 +33,6 @@ FEATURES = "features"
 OWN_NAMES = (FEATURES, "cost", "label", "reject", "confidence", "proba")
 """What the graph itself calls its inputs and outputs."""
 
-_UNITS = {
-    "number": "A number",
-    "boolean": "0 for false, 1 for true",
-    "date": "Days since 1970-01-01",
-    "time": "Seconds",
-}
-
 
 def schema_of(model: Estimator) -> Schema | None:
     """Return the columns that a model reads by name, or None for a model of matrices."""
@@ -71,15 +64,13 @@ def _table_inputs(graph: Graph, schema: Schema) -> str:
     """Declare the columns of a table, and return them as ``Schema.encode`` would."""
     graph.schema = schema
     if all(column.kind == "number" for column in schema.columns):
-        words = f"The features of each row: {', '.join(schema.names)}."
-        return _without_infinities(graph, graph.input(FEATURES, np.float64, ["rows", len(schema.columns)], words))
+        return _without_infinities(graph, graph.input(FEATURES, np.float64, ["rows", len(schema.columns)]))
     parts = []
     for column, name in zip(schema.columns, input_names(schema).values(), strict=True):
         if column.kind == "category":
             parts.append(_codes(graph, column, name))
         else:
-            words = f"{_UNITS[column.kind]}; NaN where it is missing."
-            parts.append(_without_infinities(graph, graph.input(name, np.float64, ["rows", 1], words)))
+            parts.append(_without_infinities(graph, graph.input(name, np.float64, ["rows", 1])))
     return graph.op("Concat", *parts, axis=1)
 
 
@@ -127,14 +118,11 @@ def _codes(graph: Graph, column: Column, name: str) -> str:
         raise ExportError(
             f"the column {column.name!r} has categories with a zero byte, which ONNX cannot hold; rename them."
         )
-    unseen = "count as one further category" if column.other else "count as missing"
-    shown = ", ".join(map(repr, column.categories[:20])) + (", ..." if len(column.categories) > 20 else "")
-    words = f"Text: one of {shown}. Other values {unseen}. The empty text is a missing value."
     # where the empty text is a category itself, it stays one
     codes = {"": np.nan} | {text: float(code) for code, text in enumerate(column.categories)}
     code = graph.op(
         "LabelEncoder",
-        graph.input(name, str, ["rows", 1], words),
+        graph.input(name, str, ["rows", 1]),
         domain=DOMAIN_ML,
         keys_strings=list(codes),
         values_floats=list(codes.values()),
@@ -271,11 +259,11 @@ def codes_graph(model: TableModel) -> Any:
     """
     _refuse_text_and_scope(model.classifier, model.schema)
     graph, width = Graph(), len(model.schema.columns)
-    X = graph.input(FEATURES, np.float64, ["rows", width], "The codes of the columns.")
+    X = graph.input(FEATURES, np.float64, ["rows", width])
     _declare_outputs(graph, transformed(graph, X, model.dense), model.classifier, np.arange(len(model.classes)))
     if model.novelty is not None:
         found = graph.traced(model.novelty.may_be_novel, (X, (2, width)))[0]
-        graph.output(found, "unusual", np.bool_, ["rows"], "Whether the row may be novel.")
+        graph.output(found, "unusual", np.bool_, ["rows"])
     return graph.model("", {})
 
 
@@ -288,8 +276,7 @@ def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Sch
             raise ExportError(
                 f"{type(classifier.estimator_).__name__} does not say how many features it takes; set n_features_in_."
             )
-        names = ", ".join(getattr(classifier, "feature_names_in_", ())) or "in the order of training"
-        return graph.input(FEATURES, np.float64, ["rows", *map(int, shape)], f"The features of each row: {names}.")
+        return graph.input(FEATURES, np.float64, ["rows", *map(int, shape)])
     if not isinstance(model, TableModel):
         return _table_inputs(graph, schema)
     other = [column.name for column in schema.columns if column.kind not in ("number", "boolean")]
@@ -323,14 +310,12 @@ def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) 
         confidence = graph.op("ReduceMax", scores, np.array([1]), keepdims=0)
     acceptance = last if threshold is None else graph.op("Sub", confidence, threshold)
     kind: Any = str if classes.dtype.kind == "U" else classes.dtype
-    answer = "The class that would be answered, also where the row is rejected."
-    graph.output(graph.op("Gather", classes, label, axis=0), "label", kind, ["rows"], answer)
+    graph.output(graph.op("Gather", classes, label, axis=0), "label", kind, ["rows"])
     reject = graph.op("Not", graph.op("Greater", acceptance, np.array(0.0)))
-    graph.output(reject, "reject", np.bool_, ["rows"], "Whether the model declines to answer.")
-    graph.output(confidence, "confidence", np.float64, ["rows"], "The confidence in the label.")
+    graph.output(reject, "reject", np.bool_, ["rows"])
+    graph.output(confidence, "confidence", np.float64, ["rows"])
     if proba is not None:
-        order = "Class probabilities, in the order of the classes in the metadata."
-        graph.output(proba, "proba", np.float64, ["rows", len(classes)], order)
+        graph.output(proba, "proba", np.float64, ["rows", len(classes)])
     return words, cost
 
 
@@ -358,9 +343,8 @@ def _one_for_all(value: Any, n_axes: int) -> Any:
 
 def _cost_input(graph: Graph, cost: float) -> str:
     """Declare the cost as an input with a default: a constant of the same name, which a caller may override."""
-    words = "The price of one rejection, in [0, 1); a wrong answer costs 1. May be left out"
     graph.constant(np.array(float(cost)), "cost")
-    return graph.input("cost", np.float64, [], f"{words}: then it is {cost:g}.")
+    return graph.input("cost", np.float64, [])
 
 
 def export_onnx(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -405,23 +389,22 @@ class GraphAgreement:
 
     Parameters
     ----------
-    n_rows, n_labels, n_rejects : int
-        Rows compared, and among them those with another label, or another decision to reject. Rows whose
-        probabilities, or whose confidence and threshold, differ by less than 1e-6 are not counted.
+    n_rows, n_different : int
+        Rows compared, and those with another label or another decision to reject. Rows with two classes whose
+        probabilities differ by less than 1e-6, or a confidence that is as close to its threshold, are not counted.
     confidence, proba : float
         The largest differences; ``proba`` is 0 if there are no probabilities.
     """
 
     n_rows: int
-    n_labels: int
-    n_rejects: int
+    n_different: int
     confidence: float
     proba: float
 
     @property
     def decisions_agree(self) -> bool:
         """Whether every row has the same label and the same decision."""
-        return not (self.n_labels or self.n_rejects)
+        return not self.n_different
 
 
 def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None = None) -> GraphAgreement:
@@ -456,15 +439,13 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     label, reject, confidence, *rest = session.run(names, {**onnx_inputs(model, rows), **given})
     model = replace(model, novelty=None) if isinstance(model, TableModel) else copy(model).set_params(novelty=None)
     decision, classes, off = model.decide(rows, cost), class_values(model), 0.0
-    other = label != classes[decision.label]
+    is_close = np.abs(decision.acceptance) <= TOLERANCE
     if rest:
         own = np.asarray(model.predict_proba(rows), dtype=np.float64)
-        off = _distance(rest[0], own)
-        of_label = np.where(label[:, None] == classes, own, 0.0).sum(axis=1)
-        other &= own.max(axis=1, initial=0.0) - of_label > TOLERANCE
-    differs = (reject != decision.reject) & ~(np.abs(decision.acceptance) <= TOLERANCE)
-    n_labels, n_rejects = int(other.sum()), int(differs.sum())
-    return GraphAgreement(len(label), n_labels, n_rejects, _distance(confidence, decision.confidence), off)
+        off, ordered = _distance(rest[0], own), np.sort(own, axis=1)
+        is_close |= ordered[:, -1] - ordered[:, -2] <= TOLERANCE
+    differs = ((label != classes[decision.label]) | (reject != decision.reject)) & ~is_close
+    return GraphAgreement(len(label), int(differs.sum()), _distance(confidence, decision.confidence), off)
 
 
 def _distance(one: AnyArray, other: AnyArray) -> float:

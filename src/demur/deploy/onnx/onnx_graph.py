@@ -109,7 +109,7 @@ class Graph:
     Examples
     --------
     >>> graph = Graph()
-    >>> doubled = graph.op("Mul", graph.input("x", np.float64, ["rows"], "a number"), np.array(2.0))
+    >>> doubled = graph.op("Mul", graph.input("x", np.float64, ["rows"]), np.array(2.0))
     >>> [node.op_type for node in graph.nodes]
     ['Mul']
     """
@@ -145,15 +145,15 @@ class Graph:
         """Convert to the type that NumPy calls ``dtype``."""
         return self.op("Cast", value, to=self._type(dtype))
 
-    def input(self, name: str, dtype: Any, shape: list[Any], doc: str) -> str:
+    def input(self, name: str, dtype: Any, shape: list[Any]) -> str:
         """Declare an input; ``dtype=str`` is text."""
-        self.inputs.append(self.onnx.helper.make_tensor_value_info(name, self._type(dtype), shape, doc_string=doc))
+        self.inputs.append(self.onnx.helper.make_tensor_value_info(name, self._type(dtype), shape))
         return name
 
-    def output(self, value: str, name: str, dtype: Any, shape: list[Any], doc: str) -> None:
+    def output(self, value: str, name: str, dtype: Any, shape: list[Any]) -> None:
         """Declare a value as an output under this name."""
         self.nodes.append(self.onnx.helper.make_node("Identity", [value], [name]))
-        self.outputs.append(self.onnx.helper.make_tensor_value_info(name, self._type(dtype), shape, doc_string=doc))
+        self.outputs.append(self.onnx.helper.make_tensor_value_info(name, self._type(dtype), shape))
 
     def traced(self, function: Callable[..., Any], *inputs: tuple[str, tuple[int, ...]]) -> list[str]:
         """Add what a function of tensors in double precision computes, and return the names of its results.
