@@ -118,7 +118,7 @@ def test_compare_says_whether_a_difference_is_real(demur, tmp_path):
     for folder, more in ((first, ("--drop", "size")), (second, ()), (third, ("--coverage", "0.8"))):
         result = demur("fit", train, "-t", "y", "-m", "lr", "--holdout", "0", "-o", folder, *more)
         assert result.code == 0, result
-    assert "The difference is real" in demur("compare", first, second, test).text
+    assert "The difference is significant" in demur("compare", first, second, test).text
     same = json.loads(demur("compare", second, second, test, "--json").text)
     assert (same["real"], same["difference"]["estimate"], same["rows"]) == (False, 0, 800)
     assert "these have 0.2 and None: give the cost" in demur("compare", second, third, test).complaint

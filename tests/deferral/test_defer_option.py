@@ -53,7 +53,7 @@ def test_a_perfect_expert_is_chows_rule(cost):
     """Learned from answers or known beforehand, to the bit: labels, rejections and acceptance."""
     X, y, _, _ = problem(600)
     X_new = problem(3000, seed=1)[0]
-    chow = RejectOption(LogisticRegression(), cost=cost).fit(X, y).decide(X_new)
+    chow = RejectOption(LogisticRegression(), cost=cost, calibration="temperature").fit(X, y).decide(X_new)
     learned = DeferOption(LogisticRegression(), {"oracle": cost}).fit(X, y, answers=y).decide(X_new)
     known = DeferOption(LogisticRegression(), {"oracle": Expert(cost, accuracy=1.0)}).fit(X, y).decide(X_new)
     for decision in (learned, known):

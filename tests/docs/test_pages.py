@@ -9,7 +9,7 @@ from page_runner import PageRunner
 from demur.losses import available, unregister
 
 LANGUAGES = {"python", "console", "output", "text"}
-MOST_TEXT_BLOCKS = 6
+MOST_TEXT_BLOCKS = 8
 """Blocks that do not run, such as a picture in letters, a command of hours or the commands for files of one's own."""
 
 

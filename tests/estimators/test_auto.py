@@ -366,7 +366,7 @@ def test_a_calibration_that_is_asked_for_comes_on_top(noisy, monkeypatch):
 def test_rules_that_need_rows_get_rows_that_the_blend_has_not_seen(monkeypatch):
     monkeypatch.setattr("demur.estimators.auto_classifier.CANDIDATES", CANDIDATES[:1])
     X, y = load_breast_cancer(return_X_y=True)
-    model = RejectOption("auto", rule=RiskControl(0.1, 0.1)).fit(X, y)
+    model = RejectOption("auto", rule=RiskControl(0.1, 0.1), guarantee_share=0.2).fit(X, y)
     assert len(model.estimator_.held_out_rows_) == len(X) - round(0.2 * len(X))
 
 

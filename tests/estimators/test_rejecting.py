@@ -214,4 +214,6 @@ def test_a_group_without_calibration_rows_is_refused():
     X = rng.normal(size=(600, 2))
     groups = np.where(np.arange(600) < 1, "rare", "common")
     with pytest.raises(ValueError, match="no calibration row is of the group 'rare'"):
-        RejectOption(GaussianNB(), rule=RiskControl(0.2, groups=groups)).fit(X, (X[:, 0] > 0).astype(int))
+        RejectOption(GaussianNB(), rule=RiskControl(0.2, groups=groups), guarantee_share=0.2).fit(
+            X, (X[:, 0] > 0).astype(int)
+        )

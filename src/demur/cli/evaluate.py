@@ -98,7 +98,7 @@ def compare(
     cost: OtherCost = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare what two models cost on the same rows, and say whether the difference is real.
+    """Compare what two models cost on the same rows, and say whether the difference is significant.
 
     Models with different costs, or whose rule has none, need --cost.
 
@@ -137,7 +137,7 @@ def compare(
     interval = f"{difference.low:+.4f} to {difference.high:+.4f}"
     say(f"Difference: {difference.estimate:+.4f} per row (95 % interval {interval}).")
     if real:
-        say(f"The difference is real: {second if difference.estimate > 0 else first} costs less.")
+        say(f"The difference is significant: {second if difference.estimate > 0 else first} costs less.")
         return
     needed = ""
     if difference.estimate:

@@ -70,8 +70,7 @@ class Coverage(FittedThreshold):
     0.6
     >>> print(rule.explain())
     Answers where the confidence exceeds 0.7: 2 of 4 calibration rows (50.0 %), at least the 50.0 % asked for. New rows
-    are answered about as often if they come from where the calibration rows came from. Nothing is said about their
-    errors.
+    are answered about as often if they come from the same source. The error rate is not bounded.
 
     To be 90 % sure of a half, 57 of 100 calibration rows are accepted:
 

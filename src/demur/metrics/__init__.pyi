@@ -7,7 +7,6 @@ from .displays import RejectConfusionMatrixDisplay as RejectConfusionMatrixDispl
 from .displays import RiskCoverageDisplay as RiskCoverageDisplay
 from .intervals import Interval as Interval
 from .intervals import area_intervals as area_intervals
-from .intervals import bootstrap as bootstrap
 from .intervals import mean_interval as mean_interval
 from .intervals import proportion_interval as proportion_interval
 from .intervals import risk_interval as risk_interval

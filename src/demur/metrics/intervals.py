@@ -2,11 +2,10 @@
 
 A bootstrap cannot imagine what it has not seen: 20 right answers of 20 resample to 20 of 20, whatever the true rate.
 The intervals here start from the exact one for a proportion (Clopper and Pearson 1934) and carry it over to means and
-areas. ``tests/metrics/test_intervals.py`` checks that each covers, the extremes included. :func:`bootstrap` is for
-figures that none of them fits.
+areas. ``tests/metrics/test_intervals.py`` checks that each covers, the extremes included. For figures of your own there
+is :func:`scipy.stats.bootstrap`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,6 @@ from demur.errors import InputError
 __all__ = [
     "Interval",
     "area_intervals",
-    "bootstrap",
     "mean_interval",
     "proportion_interval",
     "ranked_areas",
@@ -350,66 +348,3 @@ def _check_counts(name: str, counts: Floats) -> None:
     whole = (counts >= 0) & (counts == np.floor(counts))
     if not whole.all():
         raise InputError(f"{name} must count rows: whole numbers, none negative; got {counts[~whole].flat[0]:g}.")
-
-
-def bootstrap(
-    statistic: Callable[..., Any],
-    *arrays: ArrayLike,
-    n_resamples: int = 1000,
-    confidence_level: float = 0.95,
-    seed: Any = None,
-) -> Interval:
-    """Resample rows with replacement and return the percentile interval of a statistic (Efron 1979).
-
-    This is for statistics of your own. For shares, risks and areas :mod:`demur.metrics.intervals` is faster, and right
-    where a bootstrap is not: with few rows, and where all of them agree.
-
-    Parameters
-    ----------
-    statistic : callable
-        Takes the arrays, resampled together, and returns a number, or an array of one fixed shape: a curve read
-        off at given points gets a band.
-    *arrays : arrays with the same first axis
-        One row per example.
-    n_resamples : int, default 1000
-    confidence_level : float, default 0.95
-        Confidence level, in (0, 1).
-    seed : int, numpy.random.Generator or None
-        As for :func:`numpy.random.default_rng`; equal integers give equal intervals.
-
-    Returns
-    -------
-    Interval
-        Where the statistic is NaN in some resamples (the risk of no accepted row, say), those are left out. Where the
-        estimate itself is NaN, so are the ends.
-
-    Examples
-    --------
-    >>> from demur.metrics import RiskCoverage
-    >>> rng = np.random.default_rng(0)
-    >>> confidence = rng.uniform(size=500)
-    >>> wrong = rng.uniform(size=500) > confidence
-    >>> aurc = bootstrap(lambda s, w: RiskCoverage.from_confidence(s, w).aurc, confidence, wrong, seed=0)
-    >>> bool(aurc.low < aurc.estimate < aurc.high)
-    True
-    >>> at = [0.2, 0.5, 1.0]
-    >>> band = bootstrap(lambda s, w: RiskCoverage.from_confidence(s, w).risk_at(at), confidence, wrong, seed=0)
-    >>> band.low.shape
-    (3,)
-    """
-    tail = _tail(confidence_level)
-    rows = [np.asarray(array) for array in arrays]
-    lengths = [len(array) if array.ndim else None for array in rows]
-    if not rows or lengths[0] in (None, 0) or len(set(lengths)) > 1:
-        raise InputError(f"give one or more arrays with the same number of rows, at least one; got lengths {lengths}.")
-    if n_resamples < 1:
-        raise InputError(f"n_resamples must be a positive integer, got {n_resamples!r}.")
-    rng = np.random.default_rng(seed)
-    estimate = np.asarray(statistic(*rows), dtype=np.float64)
-    resamples = np.empty((n_resamples, *estimate.shape))
-    for number in range(n_resamples):
-        chosen = rng.integers(len(rows[0]), size=len(rows[0]))
-        resamples[number] = statistic(*(array[chosen] for array in rows))
-    undefined = np.isnan(estimate)
-    low, high = np.nanquantile(np.where(undefined, 0.0, resamples), (tail, 1 - tail), axis=0)
-    return _interval(estimate, low, high, ~undefined, confidence_level)

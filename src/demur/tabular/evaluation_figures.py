@@ -514,7 +514,7 @@ def _check_risk(rule: RiskControl, counts: AnswerCounts) -> GuaranteeCheck:
             words += " The guarantee holds on these rows."
         elif getattr(rule, "largest_cluster_", 1) > 1:
             verdict = "not comparable"
-            words += " That is more than guaranteed. Rows of one group are alike, so that chance may well explain it."
+            words += " That is more than guaranteed, but rows of one group resemble each other: chance may explain it."
         else:
             from scipy.stats import binom  # slow to import
 

@@ -386,7 +386,8 @@ class TableModel:
 
     def _reasons(self, decision: Decision[AnyArray], codes: NDArray[np.float64] | None) -> list[str | None]:
         novel = decision.reject & (False if decision.novel is None else decision.novel)
-        reasons: list[str | None] = np.where(decision.reject, decision.reason, None).tolist()
+        declined = zip(decision.reason.tolist(), decision.reject.tolist(), strict=True)
+        reasons: list[str | None] = [reason if is_declined else None for reason, is_declined in declined]
         unseen = np.zeros((len(novel), 0), dtype=bool) if codes is None else self._unseen(codes)
         rows = np.flatnonzero(novel | unseen.any(axis=1))
         if codes is None or not len(rows):
