@@ -194,7 +194,6 @@ TYPES = {"a": pa.int64(), "b": pa.string(), "c": pa.date32()}
     "columns",
     [
         TYPES,
-        pa.schema(list(TYPES.items())),
         dict.fromkeys(TYPES),
         {"b": None, "a": None, "c": None},  # in any order
         {"id": pa.int64(), **TYPES, "y": pa.string()},

@@ -66,7 +66,7 @@ def test_files_work_or_are_refused_in_one_sentence(name, tmp_path):
     assert encoded.shape == (table.num_rows, len(schema.columns))
     assert not np.isinf(encoded).any()
     assert np.isfinite(encoded).any(axis=0).all()  # a column that is all missing is set aside
-    schema.check(table.schema)
+    schema.check(dict(zip(table.column_names, table.schema.types, strict=True)))
     # Read again in chunks, with the types insisted on, the features are the same.
     with open_table(io.BytesIO(FILES[name]), **schema.notation_with({})) as reader:
         schema.check(reader.columns)

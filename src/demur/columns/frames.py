@@ -236,8 +236,7 @@ def check_names(names: tuple[str, ...], name: str) -> None:
     """
     if "" in names:
         position = names.index("") + 1
-        index = " (in pandas, to_csv(index=False) leaves the index out)" if position == 1 else ""
-        problem = f"{name} has no name for column {position:,} of {len(names):,}{index}"
+        problem = f"{name} has no name for column {position:,} of {len(names):,}"
         raise TableError(f"{problem}: name every column in the header, or leave it out")
     twice = [column for column, count in Counter(names).items() if count > 1]
     if twice:

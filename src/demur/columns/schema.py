@@ -299,8 +299,7 @@ class Schema:
 
     def notation_with(self, given: Mapping[str, object]) -> ByName:
         """Return how the file was written that the table came from, with other options where they are given."""
-        # A model that was saved before this field existed does not have it.
-        own = {"decimal": self.decimal, "dayfirst": self.dayfirst, "numbers": getattr(self, "numbers", {})}
+        own = {"decimal": self.decimal, "dayfirst": self.dayfirst, "numbers": self.numbers}
         return own | {name: value for name, value in given.items() if value is not None}
 
     @property
@@ -348,7 +347,7 @@ class Schema:
         return {column.name: column.arrow_type for column in self.columns}
 
     def check(
-        self, columns: Mapping[str, pa.DataType | None] | pa.Schema, *, strict: bool = True, where: str = "the table"
+        self, columns: Mapping[str, pa.DataType | None], *, strict: bool = True, where: str = "the table"
     ) -> None:
         """Refuse a table that does not have the columns of this schema, in one error that names them all.
 
@@ -356,22 +355,21 @@ class Schema:
 
         Parameters
         ----------
-        columns : dict of str to pyarrow.DataType or None, or pyarrow.Schema
+        columns : dict of str to pyarrow.DataType or None
             As in :attr:`TableReader.columns`; None is text of a CSV file, which may be read as any type.
         strict : bool, default True
             Whether extra columns are refused as well. The order does not matter.
         where : str
             The name of the table in the message.
         """
-        there = dict(columns) if isinstance(columns, Mapping) else {field.name: field.type for field in columns}
         problems = []
-        if missing := [name for name in self.names if name not in there]:
+        if missing := [name for name in self.names if name not in columns]:
             problems.append(f"missing {listed(missing)}")
         for column in self.columns:
-            if column.name in there and not column.fits(type_ := there[column.name]):
+            if column.name in columns and not column.fits(type_ := columns[column.name]):
                 wanted = type_in_words(column.arrow_type)
                 problems.append(f"{shown(column.name)} is {type_in_words(type_)} and not {wanted}")
-        extra = [name for name in there if name not in {*self.names, *self.set_aside, self.target}]
+        extra = [name for name in columns if name not in {*self.names, *self.set_aside, self.target}]
         if extra and strict:
             problems.append(f"extra {listed(extra)} (--allow-extra accepts extra columns)")
         if problems:

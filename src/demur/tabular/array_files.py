@@ -2,8 +2,8 @@
 
 import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Self
+from dataclasses import dataclass
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -35,17 +35,13 @@ class StoredRows:
 
     Examples
     --------
-    >>> StoredRows(np.arange(6.0).reshape(3, 2)).take(rows=np.array([2, 0]), columns=np.array([1, 0]))[[0]]
+    >>> StoredRows(np.arange(6.0).reshape(3, 2), np.array([2, 0]), np.array([1, 0]))[[0]]
     array([[5., 4.]])
     """
 
     source: AnyArray | str
     rows: NDArray[np.int64] | None = None
     columns: NDArray[np.int64] | None = None
-
-    def take(self, **chosen: Any) -> Self:
-        """Return some of the rows or columns of the source."""
-        return replace(self, **chosen)
 
     def __len__(self) -> int:
         return len(_opened(self.source)) if self.rows is None else len(self.rows)

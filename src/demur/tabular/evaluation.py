@@ -35,7 +35,7 @@ from demur.tabular.evaluation_figures import (
 )
 from demur.tabular.expert_evaluation import ExpertEvaluation, right_answers
 from demur.tabular.table_files import LabelledTable, class_texts, label_text
-from demur.tabular.table_model import TableModel, answer_confidence
+from demur.tabular.table_model import TableModel, answer_confidence, top_scores
 
 __all__ = ["Case", "Evaluation", "cost_difference", "evaluate_table"]
 
@@ -183,7 +183,7 @@ class Evaluation:
         if values is not None:
             if values.shape != (len(true), len(names)):
                 raise InputError(f"proba must have shape {(len(true), len(names))}, got {values.shape}.")
-            more["top"] = _top(values, found.label)
+            more["top"] = top_scores(values, found.label)
         rows = more.pop("rows", None)
         more |= {"rows": None if rows is None else pa.table(rows), "outside": None if label is None else outside}
         result = cls(tuple(map(str, names)), true, found, price, **more)
@@ -630,16 +630,9 @@ def _decide(
         part = rows.slice(start, step)
         decision, scores = model.decide_and_score(part, cost, prices=prices, where=where, first=start)
         decisions.append(vars(decision if model.asks_experts else replace(decision, costs=None)))
-        tops.append(_top(scores, decision.label))
+        tops.append(top_scores(scores, decision.label))
     held = {name: [one[name] for one in decisions] for name, value in decisions[0].items() if value is not None}
     return Decision(**{name: np.concatenate(parts) for name, parts in held.items()}), np.concatenate(tops)
-
-
-def _top(scores: FloatArray, label: NDArray[np.integer[Any]]) -> FloatArray:
-    """Return the score of each row's label, the position of the best other class, and its score."""
-    rows, others = np.arange(len(scores)), np.array(scores, dtype=np.float64)
-    others[rows, label] = -np.inf
-    return np.column_stack([scores[rows, label], others.argmax(axis=1), others.max(axis=1)])
 
 
 def _asking(

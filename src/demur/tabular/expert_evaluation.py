@@ -192,7 +192,6 @@ class ExpertEvaluation:
         """Return every figure as plain numbers."""
         return {
             "experts": [json_ready(vars(one)) for one in self.experts],
-            "n_asked": int((self.ask >= 0).sum()),
             "n_without_answer": self.n_open,
             "risk_if_nobody_asked": json_ready(self.nobody),
         }

@@ -314,7 +314,7 @@ def fit_proba(
     if file.matrix is None:
         stored = StoredRows(schema.encode(data.rows))
     else:
-        stored = file.matrix.take(columns=np.array([int(name) for name in schema.names]))
+        stored = replace(file.matrix, columns=np.array([int(name) for name in schema.names]))
     given, notes = _probabilities(stored, classes, kind, data)
     fitted, _ = file.fit(schema, np.arange(float(len(stored))).reshape(-1, 1), given)
     return replace(fitted, notes=tuple(notes))

@@ -264,7 +264,7 @@ class TrainingFile:
         if not outputs:
             check_classes(spec.in_scope(data.labels), target)
         elif matrix is not None:
-            matrix = matrix.take(rows=data.numbers)
+            matrix = replace(matrix, rows=data.numbers)
         return cls(data, spec, notation, matrix)
 
     def fit(self, schema: Schema, compared: Features, given: Any = None) -> tuple[FittedFile, NDArray[np.int64]]:
@@ -332,7 +332,7 @@ class TrainingFile:
         if self.matrix is None:
             return table
         values = np.empty((len(chosen), len(schema.names)), dtype=np.float32, order="F")
-        stored = self.matrix.take(columns=np.array([int(name) for name in schema.names]))
+        stored = replace(self.matrix, columns=np.array([int(name) for name in schema.names]))
         for start, part in stored.chunks(of=chosen):
             values[start : start + len(part)] = part
         columns = dict(zip(schema.names, map(pa.array, values.T), strict=True))
@@ -390,9 +390,7 @@ def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
     return replace(fitted, notes=tuple(_notes(file, fitted, compared, train)))
 
 
-def fit_table(
-    table: pa.Table, target: str, *, schema: Schema | None = None, groups: ArrayLike | None = None, **options: Any
-) -> "TableModel":
+def fit_table(table: pa.Table, target: str, *, groups: ArrayLike | None = None, **options: Any) -> "TableModel":
     """Fit a classifier with a reject option, or with experts to ask, on a table.
 
     A rule that is fitted, such as :class:`~demur.RiskControl`, gets rows of its own, which nothing else is learned
@@ -404,8 +402,6 @@ def fit_table(
         Features and labels. Rows without a label are left out.
     target : str
         The column with the labels.
-    schema : Schema, optional
-        The types of the columns; learned from the training rows by default.
     groups : array of shape (n_rows,), optional
         The group of each row, such as a patient or a machine; the rows of a group stay on one side of every split.
     **options
@@ -429,7 +425,7 @@ def fit_table(
     if isinstance(spec.rule, RiskControl):
         _check_groups(spec.rule.groups, table.num_rows)
         spec = replace(spec, rule=spec.rule.of_rows(data.numbers))
-    return _fit_rows(data, spec, schema=schema, groups=_taken(groups, data.numbers))
+    return _fit_rows(data, spec, groups=_taken(groups, data.numbers))
 
 
 def _check_groups(groups: ArrayLike | None, n_rows: int) -> None:

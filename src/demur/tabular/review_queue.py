@@ -157,17 +157,12 @@ def rows_to_review(saves: ArrayLike, budget: float) -> Mask:
     np.int64(3)
     """
     values = _checked_savings(saves)
-    check_budget(budget)
+    if not (math.isfinite(budget) and budget >= 0) or (budget >= 1 and budget != int(budget)):
+        raise InputError(f"a review budget is a whole number of rows, or a share below 1, got {budget!r}.")
     n_rows = math.floor(budget * len(values) + 1e-9) if budget < 1 else int(budget)
     chosen = np.zeros(len(values), dtype=bool)
     chosen[np.argsort(-values, kind="stable")[:n_rows]] = True
     return chosen
-
-
-def check_budget(budget: float) -> None:
-    """Refuse a budget that is neither a number of rows nor a share."""
-    if not (math.isfinite(budget) and budget >= 0) or (budget >= 1 and budget != int(budget)):
-        raise InputError(f"a review budget is a whole number of rows, or a share below 1, got {budget!r}.")
 
 
 def _checked_savings(saves: ArrayLike) -> Floats:

@@ -30,6 +30,7 @@ __all__ = [
     "answer_confidence",
     "free_label",
     "is_rejected",
+    "top_scores",
 ]
 
 ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice", "reason")
@@ -354,15 +355,13 @@ class TableModel:
             decision = replace(decision, ask=ask, reject=ask >= 0)
         if review is not None:
             decision = replace(decision, reject=review)
-        others = np.array(scores, dtype=np.float64)
-        others[np.arange(len(scores)), decision.label] = -np.inf
-        names, proba_ = as_column(self.classes, self.label_type), scores if self.has_proba else None
+        names, top = as_column(self.classes, self.label_type), top_scores(scores, decision.label)
         answers = {
             "prediction": names.take(pa.array(decision.label, mask=decision.reject)),
             "rejected": decision.reject,
-            "confidence": answer_confidence(decision, proba_, self.cost_adjustable),
+            "confidence": answer_confidence(decision, top[:, 0] if self.has_proba else None, self.cost_adjustable),
             "first_choice": names.take(pa.array(decision.label)),
-            "second_choice": names.take(pa.array(others.argmax(axis=1))),
+            "second_choice": names.take(pa.array(top[:, 1].astype(np.int64))),
             "reason": pa.array(self._reasons(decision, codes), pa.string()),
         }
         if self.asks_experts and codes is not None:
@@ -406,6 +405,19 @@ class TableModel:
         return tuple(f"{PROBA}{name}" for name in self.classes.tolist())
 
 
+def top_scores(scores: FloatArray, label: AnyArray) -> FloatArray:
+    """Return the score of each row's label, the position of the best other class, and its score.
+
+    Examples
+    --------
+    >>> top_scores(np.array([[0.7, 0.1, 0.2]]), np.array([0]))
+    array([[0.7, 2. , 0.2]])
+    """
+    rows, others = np.arange(len(scores)), np.array(scores, dtype=np.float64)
+    others[rows, label] = -np.inf
+    return np.column_stack([scores[rows, label], others.argmax(axis=1), others.max(axis=1)])
+
+
 def answer_confidence(
     decision: Decision[AnyArray], proba: FloatArray | None, cost_adjustable: bool
 ) -> NDArray[np.float64]:
@@ -420,12 +432,12 @@ def answer_confidence(
     >>> from demur.rules import Chow
     >>> proba = np.array([[0.9, 0.1], [0.4, 0.6]])
     >>> decision = Chow(0.2).decide(proba).declining(np.array([True, False]))
-    >>> answer_confidence(decision, proba, cost_adjustable=True)
+    >>> answer_confidence(decision, proba.max(axis=1), cost_adjustable=True)
     array([0. , 0.6])
     """
     found = np.asarray(decision.confidence, dtype=np.float64)
     if proba is not None and not cost_adjustable:
-        found = np.asarray(proba if proba.ndim == 1 else proba[np.arange(len(proba)), decision.label], dtype=np.float64)
+        found = np.asarray(proba, dtype=np.float64)
     return found if decision.novel is None else np.where(decision.novel, np.fmin(found, 0.0), found)
 
 
