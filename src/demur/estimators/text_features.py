@@ -30,7 +30,7 @@ _MOST_LEARNED = 30_000
 """The most texts that the axes are learned from."""
 _AXES = 256
 _LENGTH = 10.0
-"""The length of a row of the dense view: at this one the penalty of a logistic regression suits text best."""
+"""The length of a row of the dense view, which decides how strong the penalty of a logistic regression is."""
 _ROWS_PER_AXIS = 10
 """Training texts for each axis; with few more texts than axes, the axes would fit these texts and no others."""
 
