@@ -3,13 +3,12 @@
 scikit-learn takes tables of any library and has no types of its own; these names say which untyped thing is meant.
 """
 
-import sys
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AnyArray", "ByName", "CostLike", "Estimator", "Features", "FloatArray", "Label", "library_of"]
+__all__ = ["AnyArray", "ByName", "CostLike", "Estimator", "Features", "FloatArray", "Label"]
 
 AnyArray: TypeAlias = NDArray[Any]
 """An array whose type of numbers, or of labels, is the caller's."""
@@ -31,14 +30,3 @@ ByName: TypeAlias = dict[str, Any]
 
 CostLike: TypeAlias = Any
 """A price, or one for each row: a number, an array, or a tensor."""
-
-
-def library_of(values: Any) -> Any:
-    """Return NumPy for an array and torch for a tensor, for code that computes with either.
-
-    Examples
-    --------
-    >>> library_of(np.zeros(2)) is np
-    True
-    """
-    return sys.modules[type(values).__module__]

@@ -10,9 +10,9 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from demur.array_types import Estimator, FloatArray, library_of
+from demur.array_types import Estimator, FloatArray
 from demur.errors import InputError
-from demur.rules import as_floats, check_classes, check_proba, check_rows, check_weights, same_state
+from demur.rules import as_floats, check_classes, check_proba, check_rows, check_weights, library_of, same_state
 
 __all__ = ["OneVsRestCalibration", "TemperatureScaling", "best_calibration"]
 

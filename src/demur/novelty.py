@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from demur.array_types import library_of
 from demur.errors import InputError
+from demur.rules import library_of
 
 __all__ = ["Novelty"]
 

@@ -4,6 +4,7 @@ The tie convention of the whole package lives in :meth:`Decision.from_acceptance
 where the acceptance r(x) is positive and rejected where it is zero or negative, as in the paper.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from demur.array_types import AnyArray, CostLike, FloatArray, Label, library_of
+from demur.array_types import AnyArray, CostLike, FloatArray, Label
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError, InputTypeError
 from demur.named_classes import NamedClasses
@@ -504,6 +505,17 @@ class Relinked(Rule):
 
     def explain(self) -> str:
         return f"It corrects the probabilities ({self.form}), then answers where the largest exceeds {1 - self.cost:g}."
+
+
+def library_of(values: Any) -> Any:
+    """Return NumPy for an array and torch for a tensor, for code that computes with either.
+
+    Examples
+    --------
+    >>> library_of(np.zeros(2)) is np
+    True
+    """
+    return sys.modules[type(values).__module__]
 
 
 def check_proba(proba: ArrayLike) -> FloatArray:

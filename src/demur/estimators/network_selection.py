@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-from demur.array_types import AnyArray, ByName, CostLike, library_of
+from demur.array_types import AnyArray, ByName, CostLike
 from demur.calibration import TemperatureScaling, at_temperature, softmax_at
 from demur.errors import InputError
 from demur.estimators.base import Examples
@@ -20,7 +20,7 @@ from demur.lazy_torch import Tensor, torch
 from demur.losses import Loss, resolve
 from demur.losses.loss import Trainable
 from demur.margins import own_fact
-from demur.rules import Decision, chow_acceptance
+from demur.rules import Decision, chow_acceptance, library_of
 from demur.training import (
     NetworkSpec,
     PeriodicEmbeddings,

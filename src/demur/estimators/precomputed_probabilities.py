@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from demur.array_types import AnyArray, Features, library_of
+from demur.array_types import AnyArray, Features
 from demur.calibration import softmax_at
 from demur.errors import InputError
+from demur.rules import library_of
 
 __all__ = [
     "LOG_KINDS",
