@@ -126,7 +126,7 @@ def test_hostile_rows_are_refused_in_words(cascade):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "share", "seeds"),
-    [("ferplus", 0.35, (1, 5, 10, 50, 100)), ("yelp", 0.79, (1, 5)), ("audiomnist", 0.08, (1,))],
+    [("ferplus", 0.35, (1, 5)), ("yelp", 0.79, (1,)), ("audiomnist", 0.08, (1,))],
 )
 def test_stored_curves(name, share, seeds, data_folder):
     """Above the stored curves in the mean over budgets, and at no budget below them by more than 0.002.

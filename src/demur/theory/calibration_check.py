@@ -225,7 +225,7 @@ def certify(loss: Loss, n_classes: int, cost: float | None) -> Certificate | Non
 def _code_is_formula(loss: Loss, proof: Proof, n_classes: int, cost: float) -> str | None:
     """Compare value and rule with the formulas of the argument at random scores; return None if any differs."""
     generator = torch.Generator().manual_seed(0)
-    size = torch.tensor([0.3, 1.0, 4.0, 4.0, 10.0], dtype=torch.float64).repeat(100).unsqueeze(-1)
+    size = torch.tensor([0.3, 1.0, 4.0, 4.0, 6.0], dtype=torch.float64).repeat(100).unsqueeze(-1)
     scores = size * torch.randn(500, loss.n_outputs(n_classes), generator=generator, dtype=torch.float64)
     y = torch.arange(len(scores)) % n_classes
     decision, acceptance = loss.rule(scores, cost), proof.acceptance(scores)
