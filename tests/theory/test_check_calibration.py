@@ -1,8 +1,8 @@
 """The verdicts: the paper's losses, wrong losses, and the numbers behind each refutation."""
 
-from dataclasses import itertools
+import itertools
+from dataclasses import dataclass
 
-import dataclass
 import numpy as np
 import pytest
 import torch
