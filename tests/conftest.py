@@ -9,7 +9,7 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
-settings.register_profile("demur", deadline=None, derandomize=True, max_examples=30)
+settings.register_profile("demur", deadline=None, derandomize=True, max_examples=20)
 settings.load_profile("demur")
 
 AROUND_A_MODEL = {"cli", "deploy", "tabular"}

@@ -113,6 +113,7 @@ def test_fit_auto_on_the_worst_at_once(demur, hostile, tmp_path):
     check(demur("fit", path, *options), tmp_path, before, ["model"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("loaded_once")
 def test_predict_and_evaluate(demur, pets, hostile_file, tmp_path):
     path = write(hostile_file, tmp_path)

@@ -150,7 +150,9 @@ def test_the_risk_exceeds_its_target_no_more_often_than_delta(setting):
     assert np.isfinite(risk).mean() > 0.2  # the guarantee is not kept by never giving it
 
 
-@pytest.mark.parametrize(("n", "target", "delta"), [(50, 0.3, 0.2), (400, 0.1, 0.1)])
+@pytest.mark.parametrize(
+    ("n", "target", "delta"), [(50, 0.3, 0.2), pytest.param(400, 0.1, 0.1, marks=pytest.mark.slow)]
+)
 def test_where_every_threshold_violates_hardly_any_is_returned(n, target, delta):
     """The hardest case: the risk is just above the target wherever the threshold lies, so any answer is wrong."""
     risk = outcomes(lambda u: np.full(u.shape, target * 1.0001), 4, n, target, delta)

@@ -189,7 +189,12 @@ def test_a_blend():
 
 
 @pytest.mark.parametrize(
-    "name", [one.key for one in candidates.CANDIDATES if one.library is None and one.view != "text"]
+    "name",
+    [
+        pytest.param(one.key, marks=[pytest.mark.slow] if one.key in ("pnn", "et") else [])
+        for one in candidates.CANDIDATES
+        if one.library is None and one.view != "text"
+    ],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_every_candidate_of_auto_agrees(name, monkeypatch):

@@ -31,7 +31,8 @@ def with_huge_values(X, seed=0):
 
 
 LATER = pytest.mark.slow
-QUICK_AND_SLOW = [(name, 3) for name in available(3)]
+ONE_OF_EACH_CLASS = {type(get(name)): name for name in available(3)}.values()
+QUICK_AND_SLOW = [pytest.param(name, 3, marks=() if name in ONE_OF_EACH_CLASS else LATER) for name in available(3)]
 QUICK_AND_SLOW += [pytest.param(name, 2, marks=LATER if name in available(3) else ()) for name in available(2)]
 
 
