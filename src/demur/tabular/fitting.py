@@ -801,10 +801,11 @@ def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: S
     tree, found = DecisionTreeClassifier(max_leaf_nodes=_LEAVES, random_state=0), []
     known = np.where(np.abs(codes[some]) > LARGEST, np.nan, codes[some])
     most = _TOLERATED * n_others
-    few, n_few = y[_FEW : 2 * _FEW], np.count_nonzero(y[_FEW : 2 * _FEW] != np.bincount(y).argmax())
+    few = y[_FEW : 2 * _FEW]
+    n_few = max(int(np.count_nonzero(few != np.bincount(y).argmax())), _FEWEST_OTHERS)
     for name, values in zip(schema.names, known.T, strict=True):
         first = tree.fit(values[:_FEW, None], y[:_FEW]).predict(values[_FEW : 2 * _FEW, None]) if len(few) else few
-        if np.count_nonzero(first != few) > max(n_few, _FEWEST_OTHERS) / 2:
+        if np.count_nonzero(first != few) > n_few / 2:
             continue  # some rows show that it is no leak
         n_wrong = int((cross_val_predict(tree, values[:, None], y, cv=KFold(2)) != y).sum())
         if n_wrong <= most:
