@@ -123,3 +123,8 @@ def test_compare_says_whether_a_difference_is_real(demur, tmp_path):
     assert (same["real"], same["difference"]["estimate"], same["rows"]) == (False, 0, 800)
     assert "these have 0.2 and None: give the cost" in demur("compare", second, third, test).complaint
     assert "Difference: " in demur("compare", second, third, test, "--cost", "0.2").text
+    assert "give a file instead of standard input" in demur("compare", first, second, "-").complaint
+    other = tmp_path / "other.parquet"
+    pq.write_table(table.append_column("z", table["y"]), other)
+    assert demur("fit", other, "-t", "z", "--drop", "y", "-m", "lr", "-o", tmp_path / "d").code == 0
+    assert "predict different columns, 'y' and 'z'" in demur("compare", first, tmp_path / "d", other).complaint

@@ -106,9 +106,13 @@ def compare(
     """
     from demur.tabular import cost_difference, evaluate_table, read_labelled
 
-    found = []
-    for folder in (first, second):
-        model = load_table_model(folder)
+    if data == "-":
+        raise InputError("compare reads the table once for each model: give a file instead of standard input.")
+    models, found = [load_table_model(folder) for folder in (first, second)], []
+    if models[0].target != models[1].target:
+        targets = f"{models[0].target!r} and {models[1].target!r}"
+        raise InputError(f"the models predict different columns, {targets}: give two models of one target.")
+    for model in models:
         table = read_labelled(
             data,
             model.schema,

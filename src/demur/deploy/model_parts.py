@@ -9,6 +9,7 @@ import warnings
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -208,6 +209,7 @@ def load(data: bytes) -> Any:
     return model
 
 
+@cache
 def _skops() -> Any:
     """Import skops, which imports every module of scikit-learn to list its estimators.
 
@@ -218,7 +220,7 @@ def _skops() -> Any:
     slow = [name for name in (f"{compat}.torch", f"{compat}.dask", "pytest") if name not in sys.modules]
     sys.modules |= dict.fromkeys(slow)  # type: ignore[arg-type] # so that importing it is an ImportError
     try:
-        import skops.io  # type: ignore[import-untyped]
+        import skops.io  # type: ignore[import-untyped] # it has no type hints
     finally:
         for name in slow:
             del sys.modules[name]

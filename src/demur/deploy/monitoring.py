@@ -168,7 +168,7 @@ class _Bets:
 
     def _gains(self, *columns: NDArray[Any]) -> Floats:
         """Return the logarithm of what each bet gains on rows of one block, of shape (..., n_bets, n)."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of bet has its own
 
     def _cash(self, block: int) -> float:
         """Return the capital not yet at stake; it falls slowly, to keep some for late changes."""

@@ -625,14 +625,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         }
         rule: Any = self.rule
         if has_fit_parameter(rule, "out_of_fold"):
-            given["out_of_fold"] = getattr(self, "out_of_fold_", None)  # none before 0.3
+            given["out_of_fold"] = self.out_of_fold_
         by_group = getattr(rule, "groups", None)
         if by_group is not None:
             rule = rule.of_rows(rows[kept])
         step = max(1, _AT_ONCE // len(self.classes_))
-        if (
-            scoped is None and len(rows) > step and hasattr(rule, "fit_confidence")
-        ):  # probabilities of all rows may not fit in memory
+        in_parts = scoped is None and len(rows) > step and hasattr(rule, "fit_confidence")
+        if in_parts:  # the probabilities of all rows may not fit in memory
             parts = [rows[start : start + step] for start in range(0, len(rows), step)]
             found = (check_proba(self._calibrated_proba(_safe_indexing(X, part))) for part in parts)
             confidence, label = map(
