@@ -14,6 +14,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable ".[boost,dask,excel,onnx,paper,plot,report,serve,text]" --group dev --group docs
 	$(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib src >$(VENV)/compile.log 2>&1 || true # some packages ship templates that are not Python
+	$(BIN)/mypy >$(VENV)/mypy.log 2>&1 || true # reads the types of the packages, which takes longer than checking those of src
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -25,15 +26,15 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# One thread for each of two processes: they share two cores. Compiled modules are kept even where the shell asks not to: every process needs them.
-PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+# One thread for each of two processes: they share two cores. Most tests of a file run in one of them, which makes their fixtures once.
+# Compiled modules are kept even where the shell asks not to: every process needs them.
+PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-# Types are checked beside the tests: either alone leaves a core idle.
+# Imports and types are checked beside the tests: either alone leaves a core idle.
 test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
-	$(BIN)/mypy & types=$$!; $(PYTEST) -m "not slow"; tests=$$?; wait $$types && exit $$tests
+	{ $(BIN)/lint-imports && $(BIN)/mypy; } & checks=$$!; $(PYTEST) -m "not slow"; tests=$$?; wait $$checks && exit $$tests
 
 test-slow: $(STAMP)
 	$(PYTEST) -m slow
@@ -58,4 +59,4 @@ docs: $(STAMP)
 	@echo "Open docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) $(MINIMUM) dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(MINIMUM) dist docs/_build .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -12,6 +12,7 @@ ALL = (
     "losses",
     "overhead",
     "auto",
+    "mixed",
     "budget",
     "predict",
     "service",
@@ -19,9 +20,11 @@ ALL = (
     "monitoring",
     "guarantees",
     "calibration",
+    "cascade",
     "novelty",
     "text",
     "outputs",
+    "cascade",
 )
 
 

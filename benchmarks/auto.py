@@ -4,6 +4,9 @@ The figures to beat are, cell by cell and in hindsight, the least of all models 
 pytabkit's RealMLP-TD and TabM, CatBoost, LightGBM with temperature, networks with one hidden layer, and the best single
 scikit-learn model with temperature scaling; with --measure also RandomForest and HistGradientBoosting with temperature,
 fitted here and now. Nothing in demur was tuned on the test rows of these data sets.
+
+``--rivals`` and ``--busy`` measure on development sets instead: beside AutoGluon, CatBoost, LightGBM, RandomForest and
+HistGradientBoosting, or on cores that other programs keep busy beside scikit-learn's models that finish in time.
 """
 
 import argparse
@@ -15,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
+from benchmarks.auto_rivals import BUNDLED, SETS, compare
 from demur import RejectClassifier, RejectOption
 from demur.costs import PAPER_COSTS
 from demur.datasets import load
@@ -91,7 +95,12 @@ def geometric_mean(ratios):
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m benchmarks auto", description=__doc__)
     parser.add_argument("--data", help="the folder with the data sets (default: downloads)")
-    parser.add_argument("--sets", nargs="*", default=list(MEASURED), choices=list(MEASURED))
+    parser.add_argument("--sets", nargs="*", choices=[*MEASURED, *SETS], help="default: all of the benchmark")
+    parser.add_argument("--rivals", action="store_true", help="development sets, with AutoGluon and others")
+    parser.add_argument("--busy", action="store_true", help="development sets, on busy cores")
+    parser.add_argument("--autogluon", metavar="PYTHON", help="with --rivals: the Python that has AutoGluon")
+    parser.add_argument("--mixed", metavar="DIR", help="folder of the development sets that are CSV files")
+    parser.add_argument("--results", default="auto-results.jsonl", help="file of results; those in it are not repeated")
     parser.add_argument("--model", choices=["auto", "networks"], default="auto", help="networks: RejectClassifier()")
     parser.add_argument("--measure", action="store_true", help="fit scikit-learn's models here as well")
     parser.add_argument(
@@ -100,6 +109,11 @@ def main(arguments=None):
     parser.add_argument("--train-rows", type=int, help="train on so many rows, drawn at random; rivals are fitted here")
     parser.add_argument("--draws", type=int, default=1, help="how often --train-rows are drawn; the means are shown")
     options, _ = parser.parse_known_args(arguments)
+    if options.rivals or options.busy:
+        options.sets = options.sets or list(SETS if options.mixed else BUNDLED)
+        compare(options)
+        return
+    options.sets = options.sets or list(MEASURED)
 
     console, ratios, against = Console(), [], []
     table = Table(title=f"{options.model}: 0-1-c risk (ratio to the best of all others)")

@@ -20,14 +20,16 @@ from rich.table import Table
 from sklearn.datasets import make_classification
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
+from demur.estimators.network_selection import scaled_inputs
 from demur.losses import get
 from demur.training import (
+    CLIP,
     NetworkSpec,
     PeriodicEmbeddings,
     Recipe,
-    SmoothRobustScaler,
     TabularNet,
     TrainingData,
+    robust_scale,
     train_tabular,
 )
 
@@ -57,8 +59,8 @@ def problem(n_rows):
 def ours(X, y, X_test, epochs, embeddings):
     """Return the seconds, wall and CPU, and the probabilities of the mean scores at the median temperature."""
     start = time.perf_counter(), time.process_time()
-    scaler = SmoothRobustScaler().fit(X)
-    rows, test = (torch.from_numpy(scaler.transform(part)).float() for part in (X, X_test))
+    center, scale = robust_scale(X.astype(np.float64), np.ones(len(X)))
+    rows, test = (torch.from_numpy(scaled_inputs(part, center, scale, CLIP)) for part in (X, X_test))
     splits = StratifiedKFold(5, shuffle=True, random_state=0).split(X, y)
     specs = [NetworkSpec(train, seed=fold, validation=validation) for fold, (train, validation) in enumerate(splits)]
     net = TabularNet(X.shape[1], int(y.max()) + 1, embeddings=embeddings)

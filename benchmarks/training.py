@@ -9,6 +9,8 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,7 +23,9 @@ from benchmarks.rivals import ANY_LOSS, BATCH, RIVALS, lean_torch, random_data
 from demur import RejectClassifier
 from demur.costs import PAPER_COSTS
 from demur.losses import get
+from demur.paper.trial_jobs import NETWORKS_PER_JOB
 from demur.training import MLP, Job, NetworkSpec, TrainingData, train, train_all
+from demur.workers import n_cores, process_pool
 
 WEIGHT_DECAYS = (1e-7, 1e-4, 1e-1)
 
@@ -191,9 +195,45 @@ def product_rate(device):
     return 10 * 2 * 8192**3 / spent
 
 
+@cache
+def jobs_of_shape(shape):
+    return paper_jobs(shape)
+
+
+def train_part(shape, number, start, epochs):
+    """Train some networks of a job in a process of the pool."""
+    job = jobs_of_shape(shape)[number]
+    part = replace(job, networks=job.networks[start : start + NETWORKS_PER_JOB["cpu"]])
+    return shape, seconds(lambda: train_all([part], epochs=epochs, batch_size=BATCH, n_workers=1))
+
+
+def seconds_in_processes(jobs, epochs):
+    """Train all jobs as ``demur reproduce`` does on a CPU, and return the wall time and each data set's share."""
+    parts = [
+        (shape, number, start)
+        for shape, own in jobs.items()
+        for number, job in enumerate(own)
+        for start in range(0, len(job.networks), NETWORKS_PER_JOB["cpu"])
+    ]
+    parts.sort(key=lambda part: -floor_seconds([jobs[part[0]][part[1]]], 1, 1.0))
+    spent = dict.fromkeys(jobs, 0.0)
+    with process_pool(n_cores()) as pool:
+        list(pool.map(jobs_of_shape, jobs))  # the processes have started
+
+        def run():
+            for future in [pool.submit(train_part, *part, epochs) for part in parts]:
+                shape, time = future.result()
+                spent[shape] += time / n_cores()
+
+        wall = seconds(run)
+    return wall, spent
+
+
 def paper_grid(console, epochs, device) -> None:
     """Time all 7,950 networks of the paper's benchmark, on random data of the right shapes."""
     jobs = {shape: paper_jobs(shape) for shape in SHAPES}
+    if not device.startswith("cuda"):
+        wall, in_processes = seconds_in_processes(jobs, epochs)
     first = 0.0
     if device.startswith("cuda"):
         first = seconds(lambda: [train_all(own, epochs=1, batch_size=BATCH, device=device) for own in jobs.values()])
@@ -203,7 +243,10 @@ def paper_grid(console, epochs, device) -> None:
         table.add_column(heading, justify="right")
     total = [0, 0.0, 0.0]
     for shape, own in jobs.items():
-        spent = seconds(lambda own=own: train_all(own, epochs=epochs, batch_size=BATCH, device=device))
+        if device.startswith("cuda"):
+            spent = seconds(lambda own=own: train_all(own, epochs=epochs, batch_size=BATCH, device=device))
+        else:
+            spent = in_processes[shape]
         networks, floor = sum(len(job.networks) for job in own), floor_seconds(own, epochs, rate)
         table.add_row(shape, f"{networks:,}", f"{spent:.2f}", f"{floor:.2f}")
         total = [one + more for one, more in zip(total, (networks, spent, floor), strict=True)]
@@ -211,6 +254,9 @@ def paper_grid(console, epochs, device) -> None:
     console.print(table)
     rounded = f"{rate / 1e12:.0f} TFLOP/s" if rate > 1e13 else f"{rate / 1e9:.0f} GFLOP/s"
     console.print(f"The floor is the products alone at the {rounded} that large ones reach here.")
+    if not device.startswith("cuda"):
+        console.print(f"A process per core: {n_cores()}. The seconds of a data set are its share of their time.")
+        total[1] = wall
     console.print(f"Wall time of the whole benchmark: {total[1]:.1f} s, {total[1] / total[2]:.1f} times the floor.")
     if device.startswith("cuda"):
         console.print(f"One epoch of each before that, with whatever is compiled on first use: {first:.1f} s.")

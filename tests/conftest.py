@@ -1,16 +1,24 @@
-"""Each test process uses one thread, since two processes share two cores; and the browser that tests of pages share."""
+"""What all tests share: one thread for each process, since two processes share two cores; data folders; the browser."""
 
+import gc
 import os
 import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import settings
 
-torch.set_num_threads(1)
 settings.register_profile("demur", deadline=None, derandomize=True, max_examples=20)
 settings.load_profile("demur")
+
+
+def pytest_collection_finish():
+    """Prepare a process that runs tests; one that only distributes them needs no torch."""
+    import torch
+
+    torch.set_num_threads(1)
+    gc.freeze()  # what was imported and collected stays: no later collection of garbage has to visit it
+
 
 AROUND_A_MODEL = {"cli", "deploy", "tabular"}
 """What these folders test holds for a network however well it is trained."""

@@ -300,6 +300,7 @@ def test_many_rows_have_the_temperature_of_a_search_over_all_of_them(scale, mask
     assert found == pytest.approx(2 * scale / 3, rel=0.05)
 
 
+@pytest.mark.slow
 def test_errors_outside_of_the_rows_that_are_searched_first_count():
     logits = np.tile([20.0, 0.0], (400_000, 1))
     y = np.zeros(len(logits), dtype=int)

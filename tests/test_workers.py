@@ -1,23 +1,23 @@
-"""Threads: how many there are, and what they may use."""
-
-import os
+"""The clock of time budgets."""
 
 import pytest
 
-from demur.workers import free_cores, n_cores
+from demur.workers import BusyClock
 
 
-@pytest.mark.parametrize(
-    ("load", "cores", "machine", "free"),
-    [(0.0, 2, 2, 2), (1.0, 2, 2, 2), (2.0, 2, 2, 1), (9.0, 2, 2, 1), (33.0, 4, 64, 2), (3.0, 8, 8, 6)],
-)
-def test_cores_that_others_use_are_not_free(monkeypatch, load, cores, machine, free):
-    monkeypatch.setattr("demur.workers.n_cores", lambda: cores)
-    monkeypatch.setattr(os, "cpu_count", lambda: machine)
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0), raising=False)
-    assert free_cores() == free
-
-
-def test_where_the_load_is_unknown_all_cores_are_free(monkeypatch):
-    monkeypatch.delattr(os, "getloadavg", raising=False)
-    assert free_cores() == n_cores()
+def test_the_clock_does_not_count_what_other_programs_took(monkeypatch):
+    now = {"wall": 0.0, "own": 0.0, "all": 0.0}
+    monkeypatch.setattr("demur.workers.n_cores", lambda: 2)
+    monkeypatch.setattr("demur.workers._busy_seconds", lambda: now["all"])
+    monkeypatch.setattr("demur.workers.time.monotonic", lambda: now["wall"])
+    monkeypatch.setattr("demur.workers.time.process_time", lambda: now["own"])
+    clock = BusyClock()
+    now.update(wall=5.0, own=7.0, all=7.0)
+    assert clock() == 5.0  # a quiet machine, although a core was idle for 3 seconds
+    now.update(wall=10.0, own=11.0, all=17.0)
+    assert clock() == 7.0  # others took 6 of 10 seconds of two cores
+    assert clock.in_wall_time(7.0) == pytest.approx(10.0)
+    now.update(wall=20.0, own=16.0, all=27.0)
+    assert clock() == 17.0  # others took 5 seconds, but a core was idle for 10
+    now.update(wall=100.0, own=17.0, all=300.0)
+    assert clock() == 50.0  # at least half as fast as wall time

@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--published", help="folder with the paper's tables as CSV; else DEMUR_PUBLISHED")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of search.csv and protocol.md")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:1")
-    parser.add_argument("--scheduler", help="run on Dask: a scheduler's address, or local:N for N processes")
+    parser.add_argument("--scheduler", help="run on Dask: a scheduler's address")
     parser.add_argument("--tables-only", action="store_true", help="write protocol.md again from search.csv")
     asked = parser.parse_args()
     if not asked.tables_only:

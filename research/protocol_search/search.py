@@ -24,12 +24,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from demur.array_types import ByName
 from demur.errors import InputError
 from demur.estimators.network_selection import GridEntry
 from demur.losses import Loss, resolve
 from demur.paper.experiments import BENCHMARK, BenchmarkProtocol, Method
 from demur.paper.problems import DataPlace, Problem, ensure, identify, is_divided, prepare, scaling_of
-from demur.paper.records import Environment, StoreError, describe_environment
+from demur.paper.records import StoreError, describe_environment
 from demur.paper.trial_means import METRICS, Agreement, Numbers, Value, tolerance
 from demur.paper.trials import Answerer, Split, TrialGrid, count, make_grid, split_rows
 from demur.training import MLP, Job, NetworkSpec, Trained, TrainingData, resolve_device, train_all
@@ -280,7 +281,7 @@ class TriedCandidates:
     other: NDArray[np.float64]
     networks: int
     seconds: float
-    environment: Environment
+    environment: ByName
     format: int = FORMAT
 
     def to_json(self) -> str:

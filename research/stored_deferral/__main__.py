@@ -15,9 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pyarrow import csv
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
 
 from demur.array_types import AnyArray, ByName
-from demur.deferral import DeferOption, Expert, StoredProbabilities, Votes
+from demur.deferral import DeferOption, Expert, Votes
+from demur.estimators import PrecomputedProbabilities
 from demur.paper.pages import markdown_table
 from demur.paper.records import append_line, describe_environment, read_lines
 from demur.whole_file import write_whole
@@ -59,7 +62,9 @@ def _stored_method(method: str, calibration: Path, test_file: Path) -> ByName:
         for part in (cal, test):
             proba = np.column_stack([part[f"cc_p{k}"] for k in range(n_classes)])
             X.append(np.column_stack([proba, np.clip(part["cc_rej_score"] + proba.max(axis=1), 0, 1)]))
-        model = DeferOption(StoredProbabilities(list(range(n_classes))), {"human": Expert(0.0, model=n_classes)})
+        proba = ColumnTransformer([("proba", "passthrough", list(range(n_classes)))])
+        stored = make_pipeline(proba, PrecomputedProbabilities(np.arange(n_classes)))
+        model = DeferOption(stored, {"human": Expert(0.0, model=n_classes)})
         model.fit(X[0], cal["label"].astype(np.int64), answers=cal["human"].astype(np.int64))
         decision = model.decide(X[1])
         asked, label = np.asarray(decision.reject), model.classes_[decision.label]
@@ -91,7 +96,7 @@ def _network_and_votes(network: str, trial: int, files: Sequence[Path]) -> ByNam
     share = votes_test[np.arange(len(test)), truth] / votes_test.sum(axis=1)
     found: ByName = {}
     for combine in (True, False):
-        model = DeferOption(StoredProbabilities(), {"people": 0.0}, combine=combine)
+        model = DeferOption(PrecomputedProbabilities(np.arange(n_classes)), {"people": 0.0}, combine=combine)
         model.fit(X[fit], y[fit], answers={"people": Votes(votes[fit])})
         decision = model.decide(X[test])
         right = share

@@ -3,18 +3,23 @@
 scikit-learn takes tables of any library and has no types of its own; these names say which untyped thing is meant.
 """
 
+import os
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = ["AnyArray", "ByName", "CostLike", "Estimator", "Features", "FloatArray", "Label"]
 
 AnyArray: TypeAlias = NDArray[Any]
 """An array whose type of numbers, or of labels, is the caller's."""
 
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 """An array of floats, single or double."""
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+Objects: TypeAlias = NDArray[np.object_]
 
 Features: TypeAlias = Any
 """Rows as an estimator takes them: an array, a sparse matrix, or a data frame of any library."""
@@ -30,3 +35,9 @@ ByName: TypeAlias = dict[str, Any]
 
 CostLike: TypeAlias = Any
 """A price, or one for each row: a number, an array, or a tensor."""
+
+AnyMapping: TypeAlias = Mapping[str, Any]
+"""As ``ByName``, for what is only read."""
+
+FilePath: TypeAlias = str | os.PathLike[str]
+"""The name of a file or folder."""

@@ -10,13 +10,12 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from demur.array_types import Estimator, FloatArray
+from demur.array_types import Estimator, FloatArray, Floats
 from demur.errors import InputError
 from demur.rules import as_floats, check_classes, check_proba, check_rows, check_weights, library_of, same_state
 
 __all__ = ["OneVsRestCalibration", "TemperatureScaling", "best_calibration"]
 
-Floats = NDArray[np.float64]
 
 _WIDEST = float(np.log(1e3))
 """The search for a temperature covers a factor of 1,000 on both sides of the typical range of a row's logits."""

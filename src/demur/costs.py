@@ -3,9 +3,9 @@
 import warnings
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from demur.array_types import AnyArray
+from demur.array_types import AnyArray, Floats, Mask
 from demur.errors import InputError, InputTypeError
 
 __all__ = ["PAPER_COSTS", "CostWarning", "check_cost"]
@@ -18,7 +18,7 @@ class CostWarning(UserWarning):
     """A rejection cost of 1/2 or more: allowed, but not covered by the paper's theorems."""
 
 
-def check_cost(cost: ArrayLike) -> NDArray[np.float64]:
+def check_cost(cost: ArrayLike) -> Floats:
     """Check a rejection cost, or an array of them, and return it as float64.
 
     The 0-1-c loss charges 1 for a wrong answer and c for a rejection (Eq. 2 of the paper), so c lies in
@@ -58,7 +58,7 @@ def check_cost(cost: ArrayLike) -> NDArray[np.float64]:
     given = np.asarray(cost)
     if given.dtype.kind not in "biuf":
         raise InputTypeError(f"cost must be a number in [0, 1), the price of one rejection, got {cost!r}.")
-    values: NDArray[np.float64] = given.astype(np.float64)
+    values: Floats = given.astype(np.float64)
     outside = ~((values >= 0) & (values < 1))
     if np.any(outside):
         worst = _first(values, outside)
@@ -75,7 +75,7 @@ def check_cost(cost: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-def cost_per_row(cost: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def cost_per_row(cost: ArrayLike, shape: tuple[int, ...]) -> Floats:
     """Check a cost for rows of this shape: one number for all of them, or one for each.
 
     Examples
@@ -91,5 +91,5 @@ def cost_per_row(cost: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]
     return values
 
 
-def _first(values: AnyArray, mask: NDArray[np.bool_]) -> float:
+def _first(values: AnyArray, mask: Mask) -> float:
     return float(values[mask].flat[0])

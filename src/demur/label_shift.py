@@ -4,16 +4,16 @@ import warnings
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from demur.array_types import Floats
 from demur.errors import InputError
 from demur.rules import check_rows
 
 __all__ = ["LabelShift", "LabelShiftWarning", "correct_proba"]
 
-Floats = NDArray[np.float64]
 
 _TOLERANCE = 1e-3
 """The estimate stops this close to the largest log-likelihood, which is 0.045 standard errors."""
@@ -47,7 +47,7 @@ def correct_proba(proba: ArrayLike, train_prior: ArrayLike, new_prior: ArrayLike
     array([[0.75, 0.25]])
     """
     values, old = _check(proba, train_prior)
-    new = _check_prior("new_prior", new_prior, values.shape[1], positive=False)
+    new = check_prior("new_prior", new_prior, values.shape[1], positive=False)
     weighted = values * (new / old)
     sums = weighted.sum(axis=1, keepdims=True)
     if not (sums > 0).all():
@@ -190,9 +190,8 @@ def _standard_errors(ratios: Floats, prior: Floats) -> Floats:
     errors = np.zeros(len(prior))
     if present.sum() > 1:
         scores = ratios[:, present] / (ratios @ prior)[:, None]
-        directions = np.linalg.svd(np.ones((1, scores.shape[1])))[2][1:]  # frequencies move in the plane of sum 1
-        information = directions @ (scores.T @ scores) @ directions.T
-        covariance = directions.T @ np.linalg.pinv(information, hermitian=True) @ directions
+        scores -= scores.mean(axis=1, keepdims=True)  # frequencies move in the plane of sum 1
+        covariance = np.linalg.pinv(scores.T @ scores, rcond=1e-12, hermitian=True)
         errors[present] = np.sqrt(np.maximum(np.diag(covariance), 0))
     return errors
 
@@ -200,10 +199,17 @@ def _standard_errors(ratios: Floats, prior: Floats) -> Floats:
 def _check(proba: ArrayLike, train_prior: ArrayLike) -> tuple[Floats, Floats]:
     values = np.clip(check_rows(proba).astype(np.float64), 0, None)
     values /= values.sum(axis=1, keepdims=True)
-    return values, _check_prior("train_prior", train_prior, values.shape[1], positive=True)
+    return values, check_prior("train_prior", train_prior, values.shape[1])
 
 
-def _check_prior(name: str, prior: ArrayLike, n_classes: int, *, positive: bool) -> Floats:
+def check_prior(name: str, prior: ArrayLike, n_classes: int, *, positive: bool = True) -> Floats:
+    """Check class frequencies, and return them with a sum of exactly 1.
+
+    Examples
+    --------
+    >>> check_prior("prior", [0.25, 0.75], 2)
+    array([0.25, 0.75])
+    """
     frequencies = np.asarray(prior, dtype=np.float64)
     if frequencies.shape != (n_classes,):
         raise InputError(f"{name} must have one entry for each of the {n_classes} classes, got {frequencies.shape}.")

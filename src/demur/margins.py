@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from math import log
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -44,14 +43,12 @@ class MarginFunction(ABC):
     """A convex function phi of a margin z, large where z is negative.
 
     Subclasses are frozen dataclasses that implement :meth:`__call__`; those with an inverse link also
-    :meth:`inverse_link` and :meth:`threshold`, and set the constants below. :meth:`slope`, :meth:`exact` and
+    :meth:`inverse_link` and :meth:`threshold`, and set the constants below. :meth:`slope` and
     :meth:`excess` are optional. :func:`register_margin` makes a margin function known.
     """
 
     name: ClassVar[str]
     """The suffix of registry keys, as in ``ova+log``."""
-    at_zero: ClassVar[float] = 1.0
-    """phi(0). Since phi(z) >= phi(0) for z <= 0, phi dominates phi(0) times the 0-1 loss."""
     smooth: ClassVar[bool] = True
     """Whether phi is continuously differentiable."""
     strictly_decreasing: ClassVar[bool] = False
@@ -99,10 +96,6 @@ class MarginFunction(ABC):
             f"the {type(self).__name__} margin has no threshold; use a smooth one such as Logistic()."
         )
 
-    def exact(self, z: Any) -> tuple[Any, Any] | None:
-        """Return phi(z) and phi'(z) of an mpmath number, to its working precision; None if no formula is known."""
-        return None
-
     def excess(self, x: FloatArray, q: float) -> FloatArray | None:
         """Return how much risk the score of probability q has above the least, at the probability q + x.
 
@@ -130,7 +123,7 @@ def own_fact(thing: object, name: str) -> Any:
 
 M = TypeVar("M", bound=MarginFunction)
 
-_margins: NamedClasses[type[MarginFunction]] = NamedClasses("margin function")
+_margins: NamedClasses[MarginFunction] = NamedClasses("margin function")
 
 
 def register_margin(cls: type[M]) -> type[M]:
@@ -180,8 +173,7 @@ def get_margin(name: str, **fields: Any) -> MarginFunction:
         ...
     demur.errors.InputError: unknown margin function 'logg'. Did you mean 'log'? Available: exp, hin, log, sq, sqhin.
     """
-    margin: MarginFunction = _margins.make(name, **fields)
-    return margin
+    return _margins.make(name, **fields)
 
 
 def available_margins() -> list[str]:
@@ -216,7 +208,6 @@ class Logistic(MarginFunction):
     """
 
     name = kernel = "log"
-    at_zero = log(2)
     strictly_decreasing = True
     bound_constant = 0.5**0.5
     bound_exponent = 2.0
@@ -234,11 +225,6 @@ class Logistic(MarginFunction):
 
     def threshold(self, cost: CostLike) -> Any:
         return _log_odds(1 - torch.as_tensor(cost, dtype=torch.float64))
-
-    def exact(self, z: Any) -> tuple[Any, Any]:
-        import mpmath
-
-        return mpmath.log1p(mpmath.exp(-z)), -1 / (1 + mpmath.exp(z))
 
     def excess(self, x: FloatArray, q: float) -> FloatArray:
         return divergence(x, q)
@@ -277,11 +263,6 @@ class Exponential(MarginFunction):
 
     def threshold(self, cost: CostLike) -> Any:
         return 0.5 * _log_odds(1 - torch.as_tensor(cost, dtype=torch.float64))
-
-    def exact(self, z: Any) -> tuple[Any, Any]:
-        import mpmath
-
-        return mpmath.exp(-z), -mpmath.exp(-z)
 
     def excess(self, x: FloatArray, q: float) -> FloatArray:
         p, c = np.clip(q + x, 0, 1), 1 - q
@@ -325,9 +306,6 @@ class Squared(_OfSquares):
     def __call__(self, z: Tensor) -> Tensor:
         return (1 - z).square()
 
-    def exact(self, z: Any) -> tuple[Any, Any]:
-        return (1 - z) ** 2, -2 * (1 - z)
-
 
 @register_margin
 @dataclass(frozen=True)
@@ -344,10 +322,6 @@ class SquaredHinge(_OfSquares):
 
     def __call__(self, z: Tensor) -> Tensor:
         return F.relu(1 - z).square()
-
-    def exact(self, z: Any) -> tuple[Any, Any]:
-        gap = max(1 - z, 0)
-        return gap**2, -2 * gap
 
 
 @register_margin
@@ -384,8 +358,7 @@ def divergence(x: FloatArray, q: float) -> FloatArray:
 
 def rounded_down(value: FloatArray, size: FloatArray) -> FloatArray:
     """Return a number that is surely not above the exact value, of which the terms computed have this size."""
-    lower: FloatArray = np.maximum(value - 8 * np.finfo(np.float64).eps * size, 0.0)
-    return lower
+    return np.maximum(value - 8 * np.finfo(np.float64).eps * size, 0.0)
 
 
 def _log_odds(p: Tensor) -> Tensor:

@@ -1,18 +1,29 @@
 """A registry: classes by the names under which users, files and messages know them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
+from demur.array_types import AnyMapping
 from demur.errors import InputError
 
-__all__ = ["NamedClasses"]
-
-C = TypeVar("C", bound=type)
-"""The kind of class that is registered."""
+T = TypeVar("T")
+"""What the registered classes derive from."""
 
 
-class NamedClasses(Generic[C]):
+def suggestion(name: object, names: Iterable[str]) -> str:
+    """Return a question about the most similar name, to put after a sentence; empty if none is similar.
+
+    Examples
+    --------
+    >>> suggestion("aple", ["apple", "pear"])
+    " Did you mean 'apple'?"
+    """
+    close = get_close_matches(str(name), names, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+class NamedClasses(Generic[T]):
     """Classes of one kind by their names; two classes cannot share one.
 
     Parameters
@@ -36,10 +47,10 @@ class NamedClasses(Generic[C]):
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._classes: dict[str, C] = {}
-        self._fields: dict[str, Mapping[str, Any]] = {}
+        self._classes: dict[str, type[T]] = {}
+        self._fields: dict[str, AnyMapping] = {}
 
-    def add(self, name: str, cls: C, fields: Mapping[str, Any] | None = None) -> None:
+    def add(self, name: str, cls: type[T], fields: AnyMapping | None = None) -> None:
         """Register a class, and the fields that it is made with under this name.
 
         A class of the same origin takes its place, as when a notebook cell is run again.
@@ -53,14 +64,23 @@ class NamedClasses(Generic[C]):
         self._classes[name] = cls
         self._fields[name] = dict(fields or {})
 
-    def make(self, name: str, **fields: Any) -> Any:
+    def variants(self, *variants: AnyMapping) -> Callable[[Any], Any]:
+        """Return a decorator that registers a class with each of these fields, or with none, under its ``name``."""
+
+        def decorate(cls: Any) -> Any:
+            for fields in variants or ({},):
+                self.add(cls(**fields).name, cls, fields)
+            return cls
+
+        return decorate
+
+    def make(self, name: str, **fields: Any) -> T:
         """Return an object of the class of that name, with these fields beside or instead of its own."""
         return self[name](**{**self._fields.get(name, {}), **fields})
 
-    def __getitem__(self, name: str) -> C:
+    def __getitem__(self, name: str) -> type[T]:
         if name not in self._classes:
-            close = get_close_matches(str(name), self._classes, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            hint = suggestion(name, self._classes)
             raise InputError(f"unknown {self._kind} {name!r}.{hint} Available: {', '.join(self)}.")
         return self._classes[name]
 
@@ -72,6 +92,6 @@ class NamedClasses(Generic[C]):
         """Go through the names in alphabetical order."""
         return iter(sorted(self._classes))
 
-    def classes(self) -> set[C]:
+    def classes(self) -> set[type[T]]:
         """Return all registered classes."""
         return set(self._classes.values())

@@ -10,18 +10,16 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from demur.array_types import Floats, Ints, Mask
 from demur.errors import InputError
 from demur.rules import library_of
 
 __all__ = ["Novelty"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 UNSEEN = -1.0
 """The code of a category that does not occur in training."""
@@ -285,11 +283,23 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def p_values(self, X: ArrayLike) -> Floats:
         """Return the p-value of each row: the share of rows with at least its score, the row itself included."""
-        distances, outside = _parts(self.training_rows_, self._checked(X))
-        scores = np.maximum(distances / self.usual_distance_, outside)
         n_rows = len(self.scores_)
-        at_least = n_rows - np.searchsorted(self.scores_ * _MORE, scores, side="left")
-        return np.asarray((at_least + 1) / (n_rows + 1))
+        at_least = n_rows - np.searchsorted(self.scores_ * _MORE, self.score(X), side="left")
+        return (at_least + 1) / (n_rows + 1)
+
+    def score(self, X: ArrayLike) -> Floats:
+        """Return the score of each row, higher for a more unusual one."""
+        distances, outside = _parts(self.training_rows_, self._checked(X))
+        return np.maximum(distances / self.usual_distance_, outside)
+
+    @property
+    def false_alarms(self) -> tuple[float, float]:
+        """The parameters of the beta distribution of the share of ordinary rows that are called novel.
+
+        It is a distribution over training samples, with the mean that :meth:`explain` states.
+        """
+        expected = 2.0 if self.rate == "auto" else float(self.rate) * (len(self.scores_) + 1)
+        return expected, len(self.scores_) + 1 - expected
 
     def outside(self, X: ArrayLike) -> Mask:
         """Return which values lie beyond the range of training, or are unseen categories."""
@@ -299,7 +309,10 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def explain(self) -> str:
         """Describe which rows are called novel, and how often by mistake."""
-        far, share = ("unlike", self.rate) if self.rate != "auto" else ("far outside of", 2 / (len(self.scores_) + 1))
+        far, share = (
+            "unlike" if self.rate != "auto" else "far outside of",
+            self.false_alarms[0] / sum(self.false_alarms),
+        )
         return f"Rows {far} the training data are declined as novel; at most {share:.2g} of ordinary rows by mistake."
 
     def _limits(self, rate: float | str) -> tuple[float, float]:

@@ -6,7 +6,6 @@ where the acceptance r(x) is positive and rejected where it is zero or negative,
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from demur.array_types import AnyArray, CostLike, FloatArray, Label
+from demur.array_types import AnyArray, AnyMapping, CostLike, FloatArray, Floats, Label
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError, InputTypeError
 from demur.named_classes import NamedClasses
@@ -199,9 +198,7 @@ class Rule(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
 
 R = TypeVar("R", bound=Rule)
 
-_rules: NamedClasses[type[Rule]] = NamedClasses("rule")
-_MORE_RULES = ("demur.guarantees",)
-"""Modules that register rules and build on this one, which therefore cannot import them before it is asked."""
+_rules: NamedClasses[Rule] = NamedClasses("rule")
 
 
 def register_rule(cls: type[R]) -> type[R]:
@@ -252,7 +249,7 @@ def get_rule(name: str, **params: Any) -> Rule:
         ...
     demur.errors.InputError: unknown rule 'cow'. Did you mean 'chow'? Available: chow, cost-matrix, coverage, ...
     """
-    return _all_rules()[name](**params)
+    return _all_rules().make(name, **params)
 
 
 def available_rules() -> dict[str, type[Rule]]:
@@ -263,13 +260,11 @@ def available_rules() -> dict[str, type[Rule]]:
     >>> list(available_rules())
     ['chow', 'cost-matrix', 'coverage', 'relinked', 'risk-control', 'threshold']
     """
-    rules = _all_rules()
-    return {name: rules[name] for name in rules}
+    return {name: _rules[name] for name in _all_rules()}
 
 
-def _all_rules() -> NamedClasses[type[Rule]]:
-    for module in _MORE_RULES:
-        import_module(module)
+def _all_rules() -> NamedClasses[Rule]:
+    import_module("demur.guarantees")  # it registers rules and builds on this module
     return _rules
 
 
@@ -397,7 +392,7 @@ class CostMatrix(Rule):
             "it guarantees nothing."
         )
 
-    def _matrix(self) -> NDArray[np.float64]:
+    def _matrix(self) -> Floats:
         matrix = np.asarray(self.costs, dtype=np.float64)
         if matrix.ndim not in (2, 3) or matrix.shape[-1] != matrix.shape[-2] + 1 or matrix.shape[-2] < 2:
             raise InputError(
@@ -583,7 +578,7 @@ def check_classes(y: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.integer[An
     return true
 
 
-def check_weights(sample_weight: ArrayLike | None, n_examples: int) -> NDArray[np.float64]:
+def check_weights(sample_weight: ArrayLike | None, n_examples: int) -> Floats:
     """Return one weight per example: finite, not negative, not all zero; equal weights by default.
 
     Examples
@@ -603,7 +598,7 @@ def check_weights(sample_weight: ArrayLike | None, n_examples: int) -> NDArray[n
     return weights
 
 
-def same_state(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def same_state(one: AnyMapping, other: AnyMapping) -> bool:
     """Say whether two objects have equal attributes, arrays included.
 
     Examples

@@ -7,10 +7,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from filelock import FileLock
 
-__all__ = ["locked", "move_into_place", "part_of", "recover", "write_whole"]
+from demur.array_types import FilePath
 
 
 def part_of(path: Path) -> Path:
@@ -43,7 +44,7 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite: bool = False) -> Path:
+def write_whole(path: FilePath, content: str | bytes, *, overwrite: bool = False) -> Path:
     r"""Write a file completely or not at all, and return its path.
 
     Parameters
@@ -73,18 +74,37 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes, *, overwrite
         raise IsADirectoryError(f"{target} is a folder; name a file in it.")
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already; choose another name or allow it to be replaced.")
+    with open_whole(target) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    return target
+
+
+@contextmanager
+def open_whole(target: Path) -> Iterator[BinaryIO]:
+    r"""Open a new file for writing; it appears under its name, or replaces what was there, when the block is done.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "notes.txt"
+    >>> with open_whole(path) as file:
+    ...     _ = file.write(b"one\n")
+    ...     path.exists()
+    False
+    >>> path.read_text()
+    'one\n'
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = part_of(target)
     try:
         with part.open("xb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())  # a crash of the machine must not leave a short file under the name
+            yield file
+        with part.open("rb+") as written:
+            os.fsync(written.fileno())  # a crash of the machine must not leave a short file under the name
         part.replace(target)
         _sync_folder(target.parent)
     finally:
         part.unlink(missing_ok=True)
-    return target
 
 
 def move_into_place(new: Path, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Running work: threads that each run single-threaded kernels, clients of Dask clusters, a progress bar.
+"""Running work: threads and processes with single-threaded kernels, clients of Dask clusters, a progress bar.
 
 Small tensor operations gain nothing from several threads, and become slow if other programs use the cores too. Several
 workers with independent work gain from every core.
@@ -6,15 +6,17 @@ workers with independent work gain from every core.
 
 from __future__ import annotations
 
-import logging
+import multiprocessing
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,16 +27,6 @@ from demur.lazy_torch import torch
 
 if TYPE_CHECKING:
     from distributed import Client
-
-__all__ = [
-    "connect_dask",
-    "free_cores",
-    "n_cores",
-    "on_workers",
-    "optional_dask",
-    "progress_bar",
-    "single_threaded_kernels",
-]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -75,6 +67,28 @@ def on_workers(
                     stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
+
+
+@contextmanager
+def process_pool(n_processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Yield a pool of new processes whose tensor operations use one thread each.
+
+    Steps of small networks are short calls from Python: threads of one process would wait for its interpreter. An error
+    or an interrupt ends the processes without waiting for their work. The pool imports the main module again, so that a
+    script needs ``if __name__ == "__main__"``.
+    """
+    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+    with ProcessPoolExecutor(n_processes, context, initializer=_start_process) as pool:
+        try:
+            yield pool
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def _start_process() -> None:
+    torch.set_num_threads(1)
 
 
 @contextmanager
@@ -123,45 +137,26 @@ def connect_dask(scheduler: str) -> Iterator[Client]:
     Parameters
     ----------
     scheduler : str
-        "local:N" for N worker processes on this machine, "local" for one per core, or the address of a scheduler.
+        The address of a scheduler.
 
     Raises
     ------
     MissingExtraError
         If Dask distributed is not installed.
     InputError
-        If the scheduler is none of these, or does not answer.
+        If this is no address, or the scheduler does not answer.
 
     Examples
     --------
-    >>> with connect_dask("local:many"):
+    >>> with connect_dask("slurm"):
     ...     pass
     Traceback (most recent call last):
         ...
-    demur.errors.InputError: scheduler must be 'local:N' with N worker processes, or an address such as ...
+    demur.errors.InputError: scheduler must be an address such as 'tcp://host:8786', got 'slurm'.
     """
     dask = optional_dask()
-    kind, _, number = scheduler.partition(":")
-    n_workers = n_cores() if scheduler == "local" else int(number) if number.isdigit() else 0
-    if kind == "local" and n_workers:
-        with (
-            dask.LocalCluster(
-                n_workers=n_workers,
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=None,
-                memory_limit=0,
-                silence_logs=logging.CRITICAL,
-            ) as cluster,
-            dask.Client(cluster) as client,
-        ):
-            yield client
-        return
-    if kind == "local" or ":" not in scheduler:
-        raise InputError(
-            "scheduler must be 'local:N' with N worker processes, or an address such as 'tcp://host:8786', got "
-            f"{scheduler!r}."
-        )
+    if ":" not in scheduler or scheduler.startswith("local:"):
+        raise InputError(f"scheduler must be an address such as 'tcp://host:8786', got {scheduler!r}.")
     try:
         client = dask.Client(scheduler, timeout=20)
     except (OSError, ValueError) as error:
@@ -170,14 +165,55 @@ def connect_dask(scheduler: str) -> Iterator[Client]:
         yield client
 
 
-def free_cores() -> int:
-    """Return how many cores this process may use and other processes leave idle, at least one."""
-    cores = n_cores()
+class BusyClock:
+    """Seconds since the start, less the time in which other programs kept the cores of this process from it.
+
+    On a quiet machine this is wall time. Where others take more of the cores than is idle, the difference is not
+    counted; the clock runs at least half as fast as wall time. Only Linux tells how busy the cores are; elsewhere it is
+    wall time.
+
+    Examples
+    --------
+    >>> clock = BusyClock()
+    >>> 0 <= clock() < 60
+    True
+    """
+
+    def __init__(self) -> None:
+        self._start, self._lost, self._latest = time.monotonic(), 0.0, 0.0
+        self._last = self._start, time.process_time(), _busy_seconds()
+
+    def __call__(self) -> float:
+        now, before, own_before, busy_before = time.monotonic(), *self._last
+        if now - before >= _LOOK:
+            self._last = now, time.process_time(), _busy_seconds()
+            capacity = n_cores() * (now - before)
+            busy = min(self._last[2] - busy_before, capacity)
+            others, idle = busy - (self._last[1] - own_before), capacity - busy
+            self._lost += max(others - idle, 0.0) / n_cores()
+        wall = now - self._start
+        self._latest = max(self._latest, wall - min(self._lost, wall / 2))
+        return self._latest
+
+    def in_wall_time(self, seconds: float) -> float:
+        """Return how long that many seconds are in wall time, at the speed so far."""
+        return seconds * (time.monotonic() - self._start) / max(self(), 0.1)
+
+
+_LOOK = 0.5
+"""Seconds between two looks at the cores, whose times are counted in hundredths."""
+
+
+def _busy_seconds() -> float:
+    """Return how long the cores that this process may use have been busy, together; 0 where it is not known."""
     try:
-        others = max(0.0, os.getloadavg()[0] - 1) * cores / (os.cpu_count() or cores)  # one of them is this process
-    except (AttributeError, OSError):  # not on Windows
-        return cores
-    return max(1, round(cores - others))
+        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+        cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+        # user, nice, system, then idle and waiting, then interrupts and what the host took
+        ticks = sum(int(count) for name, *counts in lines if name in cores for count in counts[:3] + counts[5:8])
+    except (OSError, ValueError, AttributeError):
+        return 0.0
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

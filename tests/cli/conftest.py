@@ -1,7 +1,6 @@
 """The command line in this process: a call takes milliseconds, and what it prints is caught."""
 
-import functools
-import importlib.util
+import importlib
 import io
 import sys
 from dataclasses import dataclass
@@ -67,27 +66,19 @@ def one_thread():
         yield
 
 
-@functools.cache
+sys.path.insert(0, str(Path(__file__).parents[1] / "tabular"))
+
+
 def load_hostile():
-    path = Path(__file__).parents[1] / "tabular" / "hostile.py"
-    spec = importlib.util.spec_from_file_location("hostile", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@functools.cache
-def hostile_files():
-    return load_hostile().hostile_files()
+    return importlib.import_module("hostile")
 
 
 def pytest_generate_tests(metafunc):
     if "hostile_file" in metafunc.fixturenames:
-        files = hostile_files()
-        third = set(files) if "real" in metafunc.function.__name__ else set(list(files)[::3])
-        marks = {True: (), False: pytest.mark.slow}  # a real model is fitted on every file by the slow tests
-        chosen = [pytest.param(one, marks=marks[one[0] in third], id=one[0]) for one in files.items()]
-        metafunc.parametrize("hostile_file", chosen)
+        files = list(load_hostile().hostile_files().items())
+        if metafunc.function.__name__ == "test_fit":
+            files = files[::4]  # a real model is fitted on every file by the slow tests
+        metafunc.parametrize("hostile_file", files, ids=[name for name, _ in files])
 
 
 @pytest.fixture(scope="session")

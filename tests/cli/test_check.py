@@ -124,6 +124,7 @@ def test_a_loss_of_ones_own(demur, name, title, folder):
     assert result.stdout.startswith(f"CALIBRATED: {title}")
 
 
+@pytest.mark.slow
 def test_any_number_of_scores(demur, folder):
     call = ("own.py:four", "--classes", 3, "--cost", 0.2, "--rule", "own.py:four_rule")
     result = demur(*call, "--outputs", 4, cwd=folder)

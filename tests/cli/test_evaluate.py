@@ -38,6 +38,25 @@ def test_every_way_in_gives_the_same(demur, pets):
     assert evaluated(demur, pets / "model", "-", stdin=(pets / "new.csv").read_bytes()) == from_file
 
 
+def test_the_verdict_comes_first_and_checks_can_be_left_out(demur, pets):
+    few = pets / "few.csv"
+    few.write_text("\n".join((pets / "new.csv").read_text().splitlines()[:9]) + "\n")
+    found = evaluated(demur, pets / "model", few)
+    assert "DM003" in {one["code"] for one in found["checks"]}
+    assert {one["other"] for one in found["verdict"]} == {"answering every row", "declining every row"}
+    text = demur("evaluate", pets / "model", few).text
+    assert (
+        0
+        <= text.index("Verdict on 8 rows")
+        < text.index("DM003 Too few rows to tell")
+        < text.index("Accepted accuracy")
+    )
+    left = evaluated(demur, pets / "model", few, "--ignore", "dm003,DM013")
+    assert {"DM003", "DM013"}.isdisjoint(one["code"] for one in left["checks"])
+    refused = demur("evaluate", pets / "model", few, "--ignore", "DM3")
+    assert (refused.code, "there is no check 'DM3'" in refused.complaint) == (2, True)
+
+
 def test_another_cost_prices_and_decides(demur, pets):
     dear, cheap = (evaluated(demur, pets / "model", pets / "new.csv", "--cost", cost) for cost in ("0.4", "0.01"))
     assert dear["cost"] == 0.4
@@ -69,7 +88,7 @@ def test_the_report_is_written_once(demur, pets, tmp_path):
     call = ("evaluate", pets / "model", pets / "new.csv", "--report", tmp_path / "report.html")
     result = demur(*call)
     assert result.code == 0, result
-    assert "Results on 500 rows" in result.text
+    assert "Verdict on 500 rows" in result.text
     page = (tmp_path / "report.html").read_text()
     assert "new.csv" in page
     assert "exists already" in demur(*call).complaint

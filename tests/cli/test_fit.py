@@ -45,23 +45,36 @@ def test_the_summary_names_rows_classes_columns_and_results(fit, tmp_path):
     result = fit(save_table(table.set_column(3, "y", labels), tmp_path))
     assert result.code == 0, result
     words = " ".join(result.text.split())
-    assert "trained on 70 rows of 3 classes" in words
+    assert "trained on 88 rows of 3 classes" in words
+    assert "These figures are those of the model of 70 rows, before it was fitted again on all 88." in words
     assert "; 2 more without a label, left out." in words
     assert "'customer_id' is not used: it looks like an identifier" in words
     assert "'country' is not used: every value is 'NL'" in words
     assert "Trained logistic regression" in words
-    assert "Results on 18 held-out rows" in words
+    assert "Verdict on 18 held-out rows" in words
     assert all(word in words for word in ("Risk", "Coverage", "Accepted accuracy", "At cost 0.2, the model answers"))
     assert f"demur predict {tmp_path / 'model'}" in words
     counts = load(tmp_path / "model").facts["classes"]
-    assert sum(counts.values()) == 70
+    assert sum(counts.values()) == 88
     assert all(f"{name} ({count})" in words for name, count in counts.items())
+
+
+def test_the_model_is_fitted_on_all_rows_unless_a_rule_is_fitted(fit, data, tmp_path):
+    first = json.loads(fit(data, "--no-refit", "--json").text)
+    again = json.loads(fit(data, "--json", "--force", "--report", tmp_path / "report.html").text)
+    assert (first["rows"], again["rows"]) == (72, 90)
+    assert "evaluated_before_refit" not in first
+    assert first["evaluation"]["figures"] == again["evaluation"]["figures"]
+    assert "before it was fitted again on all 90" in (tmp_path / "report.html").read_text()
+    promised = json.loads(fit(data, "--json", "--force", "--coverage", "0.8").text)
+    assert promised["rows"] + promised["rows_for_the_rule"] == 72
 
 
 def test_json_is_for_programs(fit, data):
     found = json.loads(fit(data, "--json").text)
-    assert found["rows"] == 72
-    assert found["classes"] == {"cat": 24, "dog": 24, "owl": 24}
+    assert found["rows"] == 90
+    assert found["evaluated_before_refit"] == {"rows": 72}
+    assert found["classes"] == {"cat": 30, "dog": 30, "owl": 30}
     assert found["evaluation"]["n_rows"] == 18
     assert 0 <= found["held_out"]["coverage"]["estimate"] <= 1
 
@@ -96,7 +109,10 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize("name", LABELS)
+QUICK = ("integer", "truth value", "fraction", "text", "called reject", "date", "large integer")
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in LABELS])
 def test_predictions_come_back_in_the_labels_type(demur, fit, name, tmp_path):
     labels = LABELS[name]
     data = save_table(separable(labels, 20), tmp_path)
@@ -126,7 +142,7 @@ def test_text_that_looks_missing_is_a_class_in_csv_too(demur, fit, tmp_path):
 def test_a_rare_class_is_learnt_and_not_held_out(fit, tmp_path):
     table = separable(pa.array(["cat", "dog"]), 20)
     rare = pa.concat_tables([table, pa.table({"size": [99.0], "y": ["axolotl"]})])
-    assert fit(save_table(rare, tmp_path)).code == 0
+    assert fit(save_table(rare, tmp_path), "--no-refit").code == 0
     assert load(tmp_path / "model").facts["classes"] == {"axolotl": 1, "cat": 16, "dog": 16}
 
 
@@ -328,7 +344,7 @@ def test_rows_that_a_time_split_by_groups_drops_are_counted(fit, tmp_path):
     of_row = [f"p{k % 40}" if k < 320 else f"p{35 + k % 40}" for k in range(400)]
     rows = [(k, patient, k % 7 + k / 1000, "ab"[k % 7 // 4]) for k, patient in enumerate(of_row)]
     data = write_csv(tmp_path / "data.csv", "day,patient,a,y", rows)
-    result = fit(data, "--model", "lr", "--time-split", "day", "--group-split", "patient", "--keep", "a")
+    result = fit(data, "--model", "lr", "--time-split", "day", "--group-split", "patient", "--keep", "a", "--no-refit")
     assert result.code == 0, result
     held_out = {patient for day, patient, *_ in rows if day >= 320}
     dropped = sum(day < 320 and patient in held_out for day, patient, *_ in rows)

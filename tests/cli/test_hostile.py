@@ -28,7 +28,7 @@ def light_model(monkeypatch):
     from sklearn.dummy import DummyClassifier
 
     def estimator(training, needs_proba):
-        return DummyClassifier(strategy="prior"), None, training.codes
+        return DummyClassifier(strategy="prior"), training.codes
 
     monkeypatch.setattr("demur.tabular.fitting._Training._estimator", estimator)
 

@@ -116,7 +116,7 @@ def test_probabilities_are_enough(demur, said, tmp_path):
     words = " ".join(result.text.split())
     assert "trained on 360 rows of 4 classes" in words
     assert "Trained calibration of given log-probabilities" in words
-    assert "Results on 90 held-out rows" in words
+    assert "Verdict on 90 held-out rows" in words
     assert "read as log-probabilities (none is above 0" in result.errors
     decided = demur("predict", out, said / "new.csv", "--keep", "ticket", "--proba")
     assert decided.text.splitlines()[0].startswith("ticket,prediction,rejected,confidence")

@@ -8,12 +8,16 @@ import sys
 import time
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import QuantileTransformer
 
-from demur.deploy import load
+from demur.deploy import load, save
 from demur.tabular import TableModel, TableWriter, read_table
 
 
@@ -47,6 +51,30 @@ def test_one_row_at_a_time_is_decided_the_same(demur, pets, answers, tmp_path):
     call = ("predict", pets / "model", tmp_path / "few.parquet", "--chunk-rows", "1", "--out", tmp_path / "out.parquet")
     assert demur(*call).code == 0
     assert same(pq.read_table(tmp_path / "out.parquet"), answers.slice(0, 30))
+
+
+@pytest.mark.slow
+def test_deciding_loads_no_more_than_it_needs(demur, pets, tmp_path):
+    """The program decides without torch, pandas and scipy.stats, and with them where the model needs them."""
+    first, second = tmp_path / "lr.csv", tmp_path / "normal.csv"
+    quantiles = QuantileTransformer(n_quantiles=9, output_distribution="normal").set_output(transform="pandas")
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
+    save(make_pipeline(quantiles, LogisticRegression()).fit(frame, frame["a"] > 0), tmp_path / "normal")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    calls = [("predict", pets / "model", pets / "new.csv", "--out", first)]
+    calls.append(("predict", tmp_path / "normal", tmp_path / "rows.csv", "--out", second))
+    code = "import sys, demur.cli as c\n" + "".join(
+        f"sys.argv = {['demur', *map(str, call)]!r}\n"
+        "try: c.run()\n"
+        "except SystemExit as end: print('rc', end.code, *({'torch', 'pandas', 'scipy.stats'} & {*sys.modules}))\n"
+        for call in calls
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ends = [set(line.split()) for line in done.stdout.splitlines() if line.startswith("rc")]
+    assert ends == [{"rc", "0"}, {"rc", "0", "pandas", "scipy.stats"}], done
+    for call, found in zip(calls, (first, second), strict=True):
+        assert demur(*call[:-1], tmp_path / "here.csv", "--force").code == 0
+        assert found.read_text() == (tmp_path / "here.csv").read_text()
 
 
 def test_declined_rows_have_no_prediction(answers):
@@ -304,8 +332,16 @@ KINDS = {
 }
 
 
+TRIED_QUICKLY = ("duration", "decimal", "moment", "list", "vector")
+
+
 @pytest.mark.parametrize(
-    ("kind", "suffix"), [(kind, "parquet") for kind in KINDS] + [("list", "arrow"), ("vector", "arrow")]
+    ("kind", "suffix"),
+    [
+        *(pytest.param(kind, "parquet", marks=() if kind in TRIED_QUICKLY else pytest.mark.slow) for kind in KINDS),
+        pytest.param("list", "arrow", marks=pytest.mark.slow),
+        ("vector", "arrow"),
+    ],
 )
 def test_a_column_of_any_type_works_or_is_set_aside(demur, kind, suffix, tmp_path):
     """What a model was fitted on, it can predict for, with the column as a feature or without it."""
@@ -337,3 +373,16 @@ def test_codes_with_leading_zeros_are_categories_from_fit_to_predict(demur, tmp_
     written = csv.DictReader(demur("predict", tmp_path / "m", tmp_path / "data.csv", "--keep-all").text.splitlines())
     for code, row in zip(codes, written, strict=True):
         assert (row["code"], row["first_choice"]) == (code, row["y"])
+
+
+def test_why_names_the_columns_of_declined_rows(demur, pets, tmp_path):
+    result = demur(
+        "predict", pets / "model", pets / "new.csv", "--why", "--cost", "0.01", "--out", tmp_path / "out.csv"
+    )
+    assert result.code == 0, result
+    found = pacsv.read_csv(tmp_path / "out.csv").to_pylist()
+    names = load(pets / "model").schema.names
+    for one in found:
+        assert bool(one["because"]) == one["rejected"]
+        if one["rejected"] and one["because"] != "no single column":
+            assert one["because"].split(": ")[0] in names

@@ -107,7 +107,7 @@ def test_published_figures_are_shown_beside_real_data_only(tmp_path):
         ([*SMALL, "--out", "/proc/nowhere"], "cannot write to /proc/nowhere"),
         (["reproduce", "modern", "--protocol", "published"], "the published protocol is one of the benchmark, not of"),
         (["reproduce", "benchmark", "--protocol", "mine"], "unknown protocol 'mine'; there are ours and published"),
-        ([*SMALL, "--scheduler", "slurm"], "scheduler must be 'local:N'"),
+        ([*SMALL, "--scheduler", "slurm"], "scheduler must be an address"),
         ([*SMALL, "--tables-only"], "has no records of this"),
         ([*SMALL, "--tables-only", "--records-only"], "give only one of them"),
         ([*SMALL, "--methods", "mine.py:Loss"], "there is no file mine.py"),
@@ -123,12 +123,11 @@ def test_wrong_calls(arguments, message):
 
 
 def test_data_that_cannot_be_had_end_the_run_before_it_begins(monkeypatch):
-    from demur.datasets import uci
 
     def refuse(url, output_file, pooch):
         raise ConnectionError("no network")
 
-    monkeypatch.setattr(uci, "_downloader", lambda url: refuse)
+    monkeypatch.setattr("pooch.core.choose_downloader", lambda *_, **__: refuse)
     result = call("reproduce", "benchmark", "--problems", "letter", "--device", "cpu")
     assert isinstance(result.exception, UserError)
     assert "downloading it from https://archive.ics.uci.edu" in str(result.exception)

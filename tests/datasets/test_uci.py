@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 from demur.datasets import DatasetError, available_datasets, load, uci
-from demur.datasets import uci as download
 from demur.datasets.uci import SOURCES, fingerprint, is_local
 from demur.errors import MissingExtraError
 
@@ -94,12 +93,12 @@ def test_a_downloaded_archive_gives_the_same_data_as_the_local_files(name, tmp_p
     frame = pd.concat([pd.read_csv(data_folder / file, dtype=str) for file in source.files], ignore_index=True)
     archive = write_archive(source, frame, tmp_path / f"{name}.zip")
     monkeypatch.setitem(SOURCES, name, replace(source, url=str(archive)))
-    monkeypatch.setattr(download, "_downloader", lambda url: copy_file)
+    monkeypatch.setattr("pooch.core.choose_downloader", lambda *_, **__: copy_file)
     far, near = load(name, tmp_path), load(name, data_folder)
     np.testing.assert_array_equal(far.X_train, near.X_train)
     np.testing.assert_array_equal(far.y_test, near.y_test)
     assert far.sha256 == near.sha256
-    monkeypatch.setattr(download, "_downloader", lambda url: refuse)
+    monkeypatch.setattr("pooch.core.choose_downloader", lambda *_, **__: refuse)
     np.testing.assert_array_equal(load(name, tmp_path).X_train, near.X_train)  # from the cache
 
 
@@ -131,7 +130,7 @@ def refuse(url, output_file, pooch):
 
 @pytest.fixture
 def offline(monkeypatch):
-    monkeypatch.setattr(download, "_downloader", lambda url: refuse)
+    monkeypatch.setattr("pooch.core.choose_downloader", lambda *_, **__: refuse)
 
 
 def test_without_a_network_the_error_says_what_to_do(offline, tmp_path):
@@ -153,7 +152,7 @@ def test_other_rows_at_the_source_are_refused(tmp_path, monkeypatch):
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("yeast.data", "NAME 0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 CYT\n")
     monkeypatch.setitem(SOURCES, "yeast", replace(SOURCES["yeast"], url=str(archive)))
-    monkeypatch.setattr(download, "_downloader", lambda url: copy_file)
+    monkeypatch.setattr("pooch.core.choose_downloader", lambda *_, **__: copy_file)
     with pytest.raises(DatasetError, match="no longer holds the known rows of yeast"):
         load("yeast")
 

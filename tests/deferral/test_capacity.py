@@ -102,6 +102,22 @@ def test_a_stream_with_ties_stays_within_its_limits():
     assert np.mean(exceeded) <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / 100)
 
 
+def test_an_expert_with_a_limit_of_zero_is_never_asked():
+    gains = np.random.default_rng(0).normal(size=(300, 2))
+    for limits in ({"a": 0.0}, {"a": 0.0, "b": 0.2}, {"a": 0.0, "b": 0.0}):
+        fitted = Capacity(limits).fit(decision_of(gains), "ab")
+        assert (fitted.assign(decision_of(gains), "ab").ask != 0).all()
+
+
+def test_small_limits_get_more_of_delta():
+    """Each load, of the limit: with delta in equal parts that of the small limit would be 0.76, at most."""
+    gains = np.abs(np.random.default_rng(0).normal(size=(1000, 2)))
+    limits = {"a": 0.05, "b": 0.2}
+    ask = Capacity(limits, delta=0.1).fit(decision_of(gains), "ab").assign(decision_of(gains[100:]), "ab").ask
+    loads = np.bincount(ask + 1, minlength=3)[1:] / len(ask) / list(limits.values())
+    assert (loads > [0.7, 0.8]).all()
+
+
 def test_a_number_of_rows_needs_to_know_how_many_come():
     gains = np.random.default_rng(0).normal(size=(500, 1))
     with pytest.raises(InputError, match="give rows_per_period"):

@@ -8,6 +8,7 @@ import pytest
 import sklearn
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -18,8 +19,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from demur import Chow, DeferOption, RejectOption
-from demur.deferral import Expert, StoredProbabilities, Votes
+from demur.deferral import Expert, Votes
 from demur.errors import InputError, InputTypeError
+from demur.estimators import PrecomputedProbabilities
 
 REASON = "demands argmax(predict_proba) == predict, which cannot hold where somebody else is asked"
 
@@ -65,7 +67,7 @@ def test_a_perfect_expert_is_chows_rule(cost):
 
 def test_ties_ask():
     X = np.array([[0.75, 0.25], [0.8, 0.2], [0.25, 0.75]])
-    model = DeferOption(StoredProbabilities(), {"oracle": Expert(0.25, accuracy=1.0)}, calibration=None)
+    model = DeferOption(PrecomputedProbabilities([0, 1]), {"oracle": Expert(0.25, accuracy=1.0)}, calibration=None)
     decision = model.fit(X, [0, 0, 1]).decide(X)
     np.testing.assert_array_equal(decision.reject, Chow(0.25).decide(X).reject)
     assert decision.reject.tolist() == [True, False, True]
@@ -116,7 +118,8 @@ def test_one_more_action_never_raises_the_expected_cost():
     assert (both <= alone).all()
 
 
-@pytest.mark.parametrize("price", [0.0, pytest.param(0.05, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("price", [0.0, 0.05])
 def test_a_useless_expert_costs_nothing(price):
     """Over six draws the system's true cost with dice beside the nurse is that without, up to noise."""
     difference = []
@@ -388,7 +391,9 @@ def test_stored_outputs_of_others(data_folder):
     for name in ("cifar10h", "hatespeech", "synth"):
         X, y, human, columns = pods(data_folder / "deferral", name, "cal")
         X_test, y_test, human_test, _ = pods(data_folder / "deferral", name, "test")
-        model = DeferOption(StoredProbabilities(columns), {"human": Expert(0.0, model="right")})
+        proba = ColumnTransformer([("proba", "passthrough", columns)])
+        stored = make_pipeline(proba, PrecomputedProbabilities(np.unique(y)))
+        model = DeferOption(stored, {"human": Expert(0.0, model="right")})
         model.fit(X, y, answers=human)
         accuracy[name] = (model.predict(X_test, answers=human_test) == y_test).mean()
     assert accuracy["cifar10h"] >= 0.978 - 0.0033
@@ -416,7 +421,7 @@ def test_counts_of_votes_of_fifty_people(network, deferred, combined, data_folde
         fit, test = order[:5000], order[5000:]
         share = votes[test, y[test]] / votes[test].sum(axis=1)
         for combine, found in ((False, taken), (True, together)):
-            model = DeferOption(StoredProbabilities(), {"human": 0.0}, combine=combine)
+            model = DeferOption(PrecomputedProbabilities(np.arange(10)), {"human": 0.0}, combine=combine)
             model.fit(X[fit], y[fit], answers={"human": Votes(votes[fit])})
             decision = model.decide(X[test])
             hit = share

@@ -32,7 +32,9 @@ def stands(report, loss):
     assert 1 - worth.max() == pytest.approx(witness.chow_risk)
 
 
-@pytest.mark.parametrize("name", ["ms", "ova", "decoupled", "two-stage"])
+@pytest.mark.parametrize(
+    "name", ["ms", "two-stage", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ova", "decoupled"))]
+)
 def test_proper_losses_are_calibrated(name):
     prices = [0.05, 0.2]
     report = check_deferral(name, 2, len(prices), prices)

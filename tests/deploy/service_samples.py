@@ -13,7 +13,6 @@ from demur import Coverage
 from demur.columns import Schema
 from demur.deploy import create_app
 from demur.estimators import AutoClassifier, RejectOption
-from demur.estimators.candidates import dense_view
 from demur.tabular import TableModel, fit_table
 
 HOSTILE = "</script><script>alert(1)</script> \"'{{ 7 * 7 }}"
@@ -78,14 +77,7 @@ def wrapped(name):
         ),
     }
     classifier = RejectOption(estimators[name], cost=0.3, cv=2).fit(features, labels)
-    return TableModel(schema, classifier, None, "text", {"model": name})
-
-
-@cache
-def dense_of_sample():
-    schema = Schema.learn(table(), target="y")
-    codes = schema.encode(table())
-    return dense_view(schema.categorical).fit(codes), codes
+    return TableModel(schema, classifier, "text", {"model": name})
 
 
 @cache

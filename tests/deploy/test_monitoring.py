@@ -50,7 +50,7 @@ def test_a_bet_on_drift_is_fair(n_before):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 6))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_p_values_are_ranks_among_all_rows_before(seed, n_rows, n_kinds):
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 5, size=n_kinds)
@@ -66,7 +66,7 @@ def test_p_values_are_ranks_among_all_rows_before(seed, n_rows, n_kinds):
 
 
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 300), max_size=4))
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 def test_saving_and_loading_between_any_two_rows_changes_nothing(tmp_path_factory, seed, cuts):
     rng = np.random.default_rng(seed)
     known, path = reference(rng), tmp_path_factory.mktemp("state") / "state.json"
@@ -289,7 +289,7 @@ def test_a_file_that_is_no_state_is_refused(tmp_path, text):
 def test_refusals():
     known = reference(np.random.default_rng(0))
     for wrong in ({"max_risk": 0.0}, {"max_risk": 0.1, "delta": 1.0}, {"max_risk": 0.1, "audit": 2.0}):
-        with pytest.raises(InputError, match="share"):
+        with pytest.raises(InputError, match=r"must be in|share"):
             Monitor(known, **wrong)
     monitor = Monitor(known, max_risk=0.1)
     with pytest.raises(InputError, match="3 classes"):

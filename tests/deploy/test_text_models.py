@@ -110,3 +110,15 @@ def test_vectors_of_a_parquet_file_are_numbers(tmp_path):
     fitted = fit_file(tmp_path / "data.parquet", "y", model="lr")
     assert fitted.model.schema.names == ("v[0]", "v[1]", "v[2]")
     assert fitted.evaluate().accepted_accuracy > 0.95
+
+
+@pytest.mark.parametrize("name", ["same", "other"])
+def test_a_monitor_compares_the_confidence_of_texts_with_that_of_the_reference(model, name):
+    from demur.deploy import Monitor, Reference
+
+    reference = Reference.of_evaluation(evaluate_table(model, _texts(20, seed=2)), is_probability=True)
+    new = _texts(60, seed=3)
+    if name == "other":
+        new = new.filter(pa.array([label == "none" for label in new["y"].to_pylist()]))
+    alarms = Monitor(reference, delta=0.05).watch_table(model, new)
+    assert bool(alarms) == (name == "other")

@@ -108,6 +108,21 @@ def test_the_page_starts_without_a_decision_and_can_be_cleared(visit):
     shown(page, "Fill in what is known")
 
 
+def test_an_example_is_filled_in_and_explained(visit):
+    page = visit(model())
+    for name in model().classes.tolist():
+        page.click("#example")
+        shown(page, name)
+        example = model().examples[model().classes.tolist().index(name)]
+        assert float(page.input_value("#field-0")) == pytest.approx(example["size"], abs=1e-4)
+    assert page.locator("#nearest dt").count() == 3
+    low, high = model().ranges[0].split(" to ")
+    assert f"{low} to {high}" in page.inner_text("label[for=field-0]")
+    page.fill("#cost-number", "0.001")
+    shown(page, "No answer")
+    assert page.locator("#because li").count() >= 1
+
+
 def test_hostile_names_stay_text(visit):
     page = visit(model())
     assert page.inner_text("label[for=field-1]") == HOSTILE

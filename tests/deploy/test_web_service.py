@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import sys
+from functools import cache
 
 import httpx
 import numpy as np
@@ -49,12 +50,17 @@ SERVED = {
 }
 
 
+@cache
+def served_app(name):
+    return create_app(SERVED[name]())
+
+
 @pytest.mark.parametrize("name", SERVED)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(rows=st.lists(st.integers(0, 89), min_size=1, max_size=80), cost=st.sampled_from([None, 0.0, 0.05, 0.3, 0.49]))
 def test_decisions_are_those_of_the_model(name, rows, cost):
     served, chosen = SERVED[name](), table().take(rows)
-    answer = ask(create_app(served), {"rows": json_rows(chosen)} | ({} if cost is None else {"cost": cost})).json()
+    answer = ask(served_app(name), {"rows": json_rows(chosen)} | ({} if cost is None else {"cost": cost})).json()
     same(answer["decisions"], served.answers(chosen, cost).to_pylist())
     assert answer["cost"] == (served.cost if cost is None else cost)
 
@@ -151,6 +157,28 @@ def test_probabilities_are_returned_on_request():
     given_ = [list(one["proba"].values()) for one in found]
     np.testing.assert_allclose(given_, model().predict_proba(table().slice(0, 4)), atol=1e-6)
     assert "proba" not in ask(app(), good(4, proba=False)).json()["decisions"][0]
+
+
+def test_reasons_are_returned_on_request():
+    asked = json_rows(table().slice(0, 12))
+    decided = ask(create_app(model()), {"rows": asked, "cost": 0.02, "why": True}).json()["decisions"]
+    rejected = [one["rejected"] for one in decided]
+    assert any(rejected)
+    expected = model().because(table().slice(0, 12), rejected, 0.02)
+    assert [one["because"] for one in decided] == expected
+    assert {"column", "note"} == set(next(one for one in expected if one)[0])
+    assert "because" not in ask(create_app(model()), {"row": asked[0]}).json()["decisions"][0]
+
+
+def test_the_documentation_is_a_page_that_loads_nothing():
+    answer = Client(create_app(model())).get("/docs")
+    assert answer.status_code == 200
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "script-src 'none'" in answer.headers["content-security-policy"]
+    assert "://" not in answer.text
+    assert "<script" not in answer.text
+    for words in ("POST /decide", "OneRow", "Whether to return the columns that make a declined row"):
+        assert words in answer.text
 
 
 def test_a_model_without_probabilities_returns_none(monkeypatch):
@@ -368,11 +396,11 @@ def test_without_a_key_there_is_no_answer(guarded, headers):
 
 
 def test_without_a_key_nothing_is_told_of_the_model(guarded):
-    for path in ("/", "/metrics", "/openapi.json"):
+    for path in ("/", "/metrics", "/openapi.json", "/docs"):
         assert Client(guarded).get(path).status_code == 401, path
     assert Client(guarded).get("/health").json() == {"status": "ok"}
     assert Client(guarded).get("/ready").json() == {"status": "ready"}
-    for path in ("/no/such", "/docs", "/redoc", "/Ready"):
+    for path in ("/no/such", "/redoc", "/Ready"):
         assert Client(guarded).get(path).json() == {"error": "Not Found."}
 
 

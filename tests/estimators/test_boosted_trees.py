@@ -66,8 +66,8 @@ def test_the_stored_model_predicts_what_the_library_does(library, rows):
 @each_library
 def test_a_deadline_stops_after_a_tree(library, rows):
     trees = BoostedTrees(library, {SIZE[library]: 200})
-    assert trees.fit_within(*rows, None, seconds=0.0) <= 0.02
-    assert trees.fit_within(*rows, None, seconds=np.inf, at_most=0.05) == 0.05
+    assert trees.fit_within(*rows, None, lambda: 0.0) <= 0.02
+    assert trees.fit_within(*rows, None, lambda: np.inf, at_most=0.05) == 0.05
     assert np.isfinite(trees.predict_proba(rows[0])).all()
 
 
@@ -151,6 +151,7 @@ def test_a_candidate_of_auto_is_blended_saved_and_keeps_its_time(name, monkeypat
     demur.save(option, tmp_path / "model")
     np.testing.assert_array_equal(demur.load(tmp_path / "model").predict_proba(codes), option.predict_proba(codes))
     short = AutoClassifier((name,), time_budget=1e-3, random_state=0).fit(codes, y)
+    assert short.tried_[0].trained < 0.2
     assert "cut short" in short.tried_[0].outcome
 
 
@@ -162,7 +163,7 @@ def test_without_the_library_a_candidate_is_left_out_and_a_model_says_what_to_in
         AutoClassifier(("catboost",)).fit(X, y)
     with pytest.raises(MissingExtraError, match="lightgbm: pip install"):
         BoostedTrees("lightgbm").fit(X, y)
-    assert not {"catboost", "lightgbm"} & {one.name for one in AutoClassifier()._wanted(None)}
+    assert not {"catboost", "lightgbm"} & {one.name for one in AutoClassifier()._wanted(False, 1)}
 
 
 def test_other_classifiers_belong_to_no_library():

@@ -28,7 +28,7 @@ REASON = "demands argmax(predict_proba) == predict, which cannot hold where a cl
 
 
 @parametrize_with_checks(
-    [RejectOption(LogisticRegression(), cv=2)],
+    [RejectOption(LogisticRegression(), calibration="temperature", cv=2)],
     expected_failed_checks=lambda estimator: {"check_classifiers_train": REASON},
 )
 def test_scikit_learn_check(estimator, check):
@@ -44,7 +44,7 @@ def hard():
     return train_test_split(data, labels, random_state=0)
 
 
-@pytest.fixture(scope="module", params=[GaussianNB(), ExtraTreesClassifier(50, random_state=0)], ids=["nb", "trees"])
+@pytest.fixture(scope="module", params=[GaussianNB(), ExtraTreesClassifier(25, random_state=0)], ids=["nb", "trees"])
 def raw(hard, request):
     return RejectOption(request.param, calibration=None).fit(*hard[::2])
 
@@ -148,13 +148,13 @@ def test_a_fitted_classifier_is_kept():
 
 def test_strings_pipelines_clones_pickles_searches():
     names = np.array(["setosa", "versicolor", "virginica"])[Y]
-    model = RejectOption(make_pipeline(StandardScaler(), LogisticRegression()), cost=0.05).fit(X, names)
+    model = RejectOption(make_pipeline(StandardScaler(), LogisticRegression()), cost=0.05, cv=2).fit(X, names)
     assert "reject" in model.predict(X)
     assert (pickle.loads(pickle.dumps(model)).predict(X) == model.predict(X)).all()
     outside = make_pipeline(StandardScaler(), RejectOption(LogisticRegression())).fit(X, names)
     assert set(outside.predict(X)) <= {*names, "reject"}
     search = GridSearchCV(
-        RejectOption(LogisticRegression(max_iter=1000)),
+        RejectOption(LogisticRegression(max_iter=1000), calibration="temperature", cv=2),
         {"estimator__C": [0.01, 1.0]},
         scoring=zero_one_c_scorer(0.1),
         cv=3,

@@ -132,11 +132,11 @@ def test_a_fitted_rule_is_searched_over_by_its_parameters():
 
 
 def test_searching_over_the_cost_needs_one_cost_to_score_by():
-    grid = {"cost": [0.01, 0.1, 0.4]}
-    search = GridSearchCV(RejectOption(GaussianNB()), grid, cv=3).fit(X, Y)
+    option, grid = RejectOption(GaussianNB(), calibration="temperature"), {"cost": [0.01, 0.1, 0.4]}
+    search = GridSearchCV(option, grid, cv=3).fit(X, Y)
     assert search.best_params_ == {"cost": 0.01}  # each is scored at its own cost, as the docstring of score says
     assert "zero_one_c_scorer" in RejectOption.score.__doc__
-    search = GridSearchCV(RejectOption(GaussianNB()), grid, cv=3, scoring=zero_one_c_scorer(0.4)).fit(X, Y)
+    search = GridSearchCV(option, grid, cv=3, scoring=zero_one_c_scorer(0.4)).fit(X, Y)
     assert search.best_params_ == {"cost": 0.4}
 
 

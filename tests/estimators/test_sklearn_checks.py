@@ -9,7 +9,7 @@ from demur import RejectClassifier
 REASON = "demands argmax(predict_proba) == predict, which cannot hold where a classifier declines"
 
 
-SINGLE = "demands equal numbers to 1e-7 whatever rows are given together; networks compute in single precision"
+SINGLE = "demands equal numbers to 1e-7 whatever the order of rows; networks compute in single precision"
 
 
 WEIGHTED = (
@@ -27,7 +27,7 @@ def expected_failures(estimator):
 
 
 def run(estimator, check):
-    if "check_methods_subset_invariance" in str(check):
+    if any(name in str(check) for name in ("check_methods_subset_invariance", "check_methods_sample_order_invariance")):
         pytest.skip(SINGLE)
     check(estimator)
 
@@ -39,7 +39,10 @@ def test_scikit_learn_check(estimator, check):
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [RejectClassifier("ova+hin"), RejectClassifier(hidden_units=(8,), epochs=15, learning_rate=0.05, calibration=None)],
+    [
+        RejectClassifier("ova+hin", epochs=20),
+        RejectClassifier(hidden_units=(8,), epochs=15, n_members=2, learning_rate=0.05, calibration=None),
+    ],
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_check_of_other_networks(estimator, check):

@@ -24,7 +24,15 @@ from sklearn.naive_bayes import GaussianNB
 
 from demur import AutoClassifier, Coverage, RejectClassifier, RejectOption, RiskControl
 from demur.estimators import EqualRowsWarning
-from demur.estimators.splitting import blocks_of, equal_rows, folds_of, hold_out, set_aside, validation_rows
+from demur.estimators.splitting import (
+    blocks_of,
+    equal_rows,
+    folds_of,
+    hold_out,
+    hold_out_latest,
+    set_aside,
+    validation_rows,
+)
 
 # What is equal
 
@@ -144,7 +152,7 @@ def test_groups_that_cannot_be_kept_apart(groups, message):
 CASES = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(CASES)
 def test_no_split_parts_a_block(seed):
     rng = np.random.default_rng(seed)
@@ -172,8 +180,8 @@ def test_no_split_parts_a_block(seed):
 
 def test_shares_are_about_what_was_asked_for():
     X, y = np.repeat(np.random.default_rng(0).normal(size=(500, 3)), 4, axis=0), np.repeat(np.arange(500) % 5, 4)
-    assert len(hold_out(X, y, 0.2).aside) == 400
-    assert len(set_aside(0.2, y, blocks_of(X, y)).aside) == 100  # a rule counts one copy of each
+    assert len(hold_out(X, y, 0.2).aside) == 100  # the evaluation counts one copy of each
+    assert len(set_aside(0.2, y, blocks_of(X, y)).aside) == 100  # and so does a rule
     assert [len(test) for _, test in folds_of(5, X, y)] == [400] * 5
     for _, test in folds_of(5, X, y):
         assert np.bincount(y[test]).tolist() == [80] * 5
@@ -366,3 +374,10 @@ def test_discrete_observations_are_not_suspected():
     X = rng.zipf(1.6, size=(4000, 5)).clip(max=6)
     y = (X.sum(axis=1) + rng.normal(size=4000) > 10).astype(int)
     assert blocks_of(X, y).suspects is None
+
+
+def test_a_copied_table_is_evaluated_on_one_row_of_each_block():
+    X, y = np.tile(np.arange(100.0), 4).reshape(-1, 1), np.tile(np.arange(100) % 2, 4)
+    for parts in (hold_out(X, y, 0.2), hold_out_latest(X[:, 0], X, y, 0.2)):
+        assert len(parts.aside) == len(np.unique(X[parts.aside])) == 20
+        assert len(parts.train) == 320

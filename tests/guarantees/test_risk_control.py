@@ -102,7 +102,7 @@ SETTINGS = {
     "overconfident, K = 3": (overconfident, 3, 200, 0.4, 0.1),
     "overconfident, K = 5": (overconfident, 5, 500, 0.4, 0.1),
 }
-N_SAMPLES = 2000
+N_SAMPLES = 1000
 
 
 def most_violations(delta):

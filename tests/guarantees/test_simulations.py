@@ -23,7 +23,7 @@ from demur.guarantees import NoGuaranteeError
 from demur.rules import Decision
 
 DELTA = 0.1
-SIZES = [pytest.param(1, id="quick"), pytest.param(10, id="many", marks=pytest.mark.slow)]
+SIZES = [pytest.param(1, id="quick"), pytest.param(6, id="many", marks=pytest.mark.slow)]
 
 
 def most(n_simulations, delta=DELTA):

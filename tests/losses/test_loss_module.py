@@ -95,7 +95,7 @@ def test_vmap_gives_each_example_its_loss_and_decision(name):
 def test_compiles_as_one_graph(name):
     loss, scores, y = example(name, 4, n=6)
     module = as_module(loss, cost=0.2, label_smoothing=0.1)
-    for function in (module, lambda s, k: loss(s, k, 0.2), lambda s, k: loss.decide(s, 0.2).acceptance):
+    for function in (module, lambda s, k: loss.decide(s, 0.2).acceptance):
         torch._dynamo.reset()
         compiled = torch.compile(function, fullgraph=True, backend="eager")
         with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -181,7 +181,7 @@ def test_a_file_is_run_once_and_takes_no_other_module_s_place(own_file, tmp_path
         ("own_losses.py:number", "a function of (scores, y, cost), got int"),
         ("own_losses.py:Path", "has no object"),
         ("own_losses.py:Needy", "cannot be made without arguments"),
-        ("own_losses.py:Unfinished", "abstract methods forward, n_outputs, name"),
+        ("own_losses.py:Unfinished", "abstract methods forward, name"),
     ],
 )
 def test_what_is_not_a_loss_is_refused_in_words(own_file, name, words):

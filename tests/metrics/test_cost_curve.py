@@ -89,8 +89,8 @@ def test_a_cost_at_which_nothing_is_answered():
     [
         ([[0.5, 0.6]], [0], None, r"row 1 sums to 1\.1"),
         ([[0.5, np.nan]], [0], None, "NaN or infinity"),
-        (np.empty((0, 2)), [], None, r"with n >= 1, got \(0, 2\) and \(0,\)"),
-        ([[0.5, 0.5]], [0, 1], None, r"got \(1, 2\) and \(2,\)"),
+        (np.empty((0, 2)), [], None, r"at least one row, got \(0, 2\)"),
+        ([[0.5, 0.5]], [0, 1], None, r"y must have shape \(1,\), one class per row of proba, got \(2,\)"),
         ([[0.5, 0.5]], [2], None, "y contains 2, which is none of the 2 columns of proba; pass classes="),
         ([[0.5, 0.5]], ["a"], ["b", "c"], "y contains 'a', which is none of"),
         ([[0.5, 0.5]], [0], [0, 1, 2], "classes must name the 2 columns"),

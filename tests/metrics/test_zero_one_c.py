@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demur.costs import CostWarning
@@ -96,6 +96,7 @@ NAMES = {
 
 @pytest.mark.parametrize("container", [list, tuple, lambda labels: np.array(labels, dtype=object)])
 @pytest.mark.parametrize(("names", "marker"), NAMES.values(), ids=NAMES.keys())
+@settings(max_examples=8)
 @given(data=predictions(), cost=COSTS)
 def test_the_names_of_classes_and_marker_do_not_matter(names, marker, container, data, cost):
     y_true, y_pred = data

@@ -19,7 +19,6 @@ from demur.paper.problems import DataPlace
 from demur.paper.records import Record, Store, StoreError
 from demur.paper.trial_jobs import JobsFailedError, Watch, make_plan, matching, run_here
 from demur.paper.trial_means import collect, find_published
-from demur.paper.trials import Workplace
 from demur.paper.trials import compute as compute_job
 from demur.workers import connect_dask
 
@@ -153,10 +152,10 @@ def test_an_unusable_folder_is_refused_before_anything_is_computed(benchmark, tm
 def test_a_failing_job_is_reported_and_the_others_go_on(benchmark, place, tmp_path, monkeypatch):
     original = trial_jobs.compute
 
-    def sometimes(job, workplace):
+    def sometimes(job, *where):
         if job.method.name == "CE":
             raise MemoryError("too large")
-        return original(job, workplace)
+        return original(job, *where)
 
     monkeypatch.setattr(trial_jobs, "compute", sometimes)
     watcher = Watcher()
@@ -222,7 +221,7 @@ def test_an_empty_store_has_nothing_to_show(benchmark, tmp_path):
 
 def test_results_do_not_depend_on_the_number_of_stacks_at_a_time(benchmark, place):
     plan = make_plan(benchmark.only(problems=("yeast",), methods=("MPC+log",)), Store("/nonexistent", "x"), place)
-    outcomes = [compute_job(plan.jobs[0], Workplace(CPU, place, n_workers)).scores for n_workers in (1, 2)]
+    outcomes = [compute_job(plan.jobs[0], place, CPU, n_workers).scores for n_workers in (1, 2)]
     assert outcomes[0] == outcomes[1]
 
 
@@ -305,5 +304,8 @@ def test_missing_packages_are_named_with_their_extra(benchmark, place, tmp_path,
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r'figures need matplotlib: pip install "demur\[paper\]"'):
         write_outputs(tmp_path, [benchmark], find_published(), place)
-    with pytest.raises(MissingExtraError, match=r'needs Dask: pip install "demur\[dask\]"'), connect_dask("local:2"):
+    with (
+        pytest.raises(MissingExtraError, match=r'needs Dask: pip install "demur\[dask\]"'),
+        connect_dask("tcp://host:8786"),
+    ):
         pass

@@ -1,18 +1,20 @@
 """Runs that are killed, on a cluster, and on a machine with few packages: each needs processes of its own."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
-from demur.paper import pages
+from demur.paper import pages, trial_jobs
 from demur.paper.experiments import chosen_experiments, parse_settings
 from demur.paper.problems import DataPlace
 from demur.paper.records import Store
-from demur.paper.trial_jobs import Watch, make_plan, matching, run_here, run_on_cluster
+from demur.paper.trial_jobs import JobsFailedError, Watch, make_plan, matching, run_here, run_on_cluster
 from demur.paper.trial_means import collect, find_published
 from demur.workers import connect_dask
 
@@ -73,15 +75,15 @@ def test_records_need_no_package_that_draws_downloads_or_prints(tmp_path):
 class Killer:
     """Kills a worker process that is at work, when the first job is finished."""
 
-    def __init__(self, client):
-        self.client, self.killed, self.jobs = client, None, []
+    def __init__(self, client, cluster):
+        self.client, self.cluster, self.killed, self.jobs = client, cluster, None, []
 
     def finished(self, job, record, place):
         self.jobs.append(job)
         if self.killed is not None:
             return
         busy = [address for address, keys in self.client.processing().items() if keys]
-        workers = {nanny.worker_address: nanny for nanny in self.client.cluster.workers.values()}
+        workers = {nanny.worker_address: nanny for nanny in self.cluster.workers.values()}
         self.killed = workers[busy[0]].pid
         os.kill(self.killed, signal.SIGKILL)
 
@@ -89,12 +91,15 @@ class Killer:
 @posix
 @pytest.mark.filterwarnings("ignore")  # a cluster that loses a worker warns about it, as it should
 def test_a_killed_worker_loses_nothing(benchmark, place, tmp_path):
-    pytest.importorskip("distributed", reason='Dask is an optional extra: pip install "demur[dask]"')
+    distributed = pytest.importorskip("distributed", reason='Dask is an optional extra: pip install "demur[dask]"')
     cluster, here = tmp_path / "cluster", tmp_path / "here"
     plan = make_plan(benchmark, Store(cluster, "benchmark"), place)
     plan.store.check_writable()
-    with connect_dask("local:2") as client:
-        killer = Killer(client)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers,
+        connect_dask(workers.scheduler_address) as client,
+    ):
+        killer = Killer(client, workers)
         run_on_cluster(plan, client, "cpu", Watch(finished=killer.finished))
     assert killer.killed is not None
     assert sorted(killer.jobs, key=repr) == sorted(plan.jobs, key=repr)
@@ -104,3 +109,31 @@ def test_a_killed_worker_loses_nothing(benchmark, place, tmp_path):
     together, single = (collect(benchmark, matching(benchmark, Store(out, "benchmark"))) for out in (cluster, here))
     assert together.scores == single.scores
     assert not together.missing
+
+
+def test_processes_compute_the_same_and_end_with_the_run(benchmark, place, tmp_path, monkeypatch):
+    monkeypatch.setattr(trial_jobs, "WORK_FOR_PROCESSES", 0)
+    alone, together, interrupted = (
+        make_plan(benchmark, Store(tmp_path / name, "benchmark"), place)
+        for name in ("alone", "together", "interrupted")
+    )
+    for plan in (alone, together, interrupted):
+        plan.store.check_writable()
+    run_here(alone, torch.device("cpu"))
+    wrong = replace(together.jobs[0], protocol=replace(benchmark.protocol, learning_rate=1e30))
+    said = []
+    plan = together._replace(jobs=[*together.jobs, wrong])
+    with pytest.raises(JobsFailedError, match="1 of the jobs failed"):
+        run_here(plan, torch.device("cpu"), Watch(warn=said.append), n_processes=2)
+    assert "AllDivergedError" in said[0]
+    expected, found = (collect(benchmark, matching(benchmark, plan.store)) for plan in (alone, together))
+    assert found.scores == expected.scores
+    assert not found.missing
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_here(interrupted, torch.device("cpu"), Watch(finished=interrupt), n_processes=2)
+    assert len(list(interrupted.store.records())) == 1
+    assert not multiprocessing.active_children()

@@ -9,8 +9,8 @@ from demur.losses import get
 from demur.metrics import accepted_accuracy, rejection_rate, zero_one_c_risk
 from demur.paper import trials
 from demur.paper.experiments import BENCHMARK, Method
-from demur.paper.problems import DataIdentity, Problem
-from demur.paper.trials import Answerer, TrialJob, Workplace, compute, count, make_grid, split_rows
+from demur.paper.problems import DataIdentity, Problem, prepare
+from demur.paper.trials import Answerer, TrialJob, compute, count, make_grid, split_rows
 from demur.training import MLP, Trained, train
 
 
@@ -73,10 +73,10 @@ def test_the_tables_choose_as_reject_classifier_does(method, benchmark, place, m
         return kept[0]
 
     monkeypatch.setattr(trials, "train", train_and_keep)
-    workplace, protocol = Workplace(torch.device("cpu"), place), benchmark.protocol
+    device, protocol = torch.device("cpu"), benchmark.protocol
     job = TrialJob("benchmark", "vehicle", method, (1,), protocol, DataIdentity("0"))
-    record = compute(job, workplace)
-    problem = workplace.problem_of(job)
+    record = compute(job, place, device)
+    problem = prepare("vehicle", protocol, place, device)
     split = split_rows(len(problem.X), "vehicle", 1, protocol)
     X, y = problem.X[split.validation], problem.y[split.validation].numpy()
     rows, weight, d = split.validation, np.ones(len(y)), X.shape[1]

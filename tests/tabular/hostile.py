@@ -5,6 +5,7 @@ those in which there is no table to be read.
 """
 
 import bz2
+import functools
 import gzip
 import io
 import itertools
@@ -296,6 +297,7 @@ def _odd_targets() -> dict[str, bytes]:
 REFUSED = frozenset(_nothing_to_read())
 
 
+@functools.cache
 def hostile_files() -> dict[str, bytes]:
     """Return all files, by name."""
     return {**_nothing_to_read(), **_written_otherwise(), **_odd_values(), **_odd_targets()}
@@ -303,4 +305,5 @@ def hostile_files() -> dict[str, bytes]:
 
 def open_chunks(source, columns=None, chunk_rows=65_536, **notation):
     with open_table(source, **notation) as reader:
-        yield from reader.chunks(columns, chunk_rows)
+        types = {name: kind or pa.string() for name, kind in reader.columns.items()}
+        yield from reader.chunks(types if columns is None else columns, chunk_rows)

@@ -73,7 +73,7 @@ def closes(text):
     return not inside
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80)
 @given(
     st.integers(1, 3).flatmap(
         lambda n: st.lists(
@@ -150,6 +150,28 @@ def test_errors_of_a_spreadsheet_are_missing_and_said(word):
 
 
 # Decimal commas and local dates
+
+
+@pytest.mark.parametrize("unit", ["", " kg"])
+def test_a_word_among_numbers_is_missing_and_said(unit):
+    cells = [f"{k}.5{unit}" for k in range(30)] + ["unknown", " n.d."]
+    reader = opened("x,y\n" + "".join(f"{cell},{cell}\n" for cell in cells))
+    with pytest.warns(TableWarning) as caught:
+        table = reader.read({"y"})
+    words = "in column 'x', which holds numbers, these words are read as missing: 'n.d.', 'unknown'"
+    assert any(words in str(one.message) for one in caught)
+    assert table["x"].to_pylist() == [k + 0.5 for k in range(30)] + [None, None]
+    assert pa.types.is_string(table["y"].type)
+    again = opened("x\nunknown\n1.5\n", missing=reader.notation["missing"])
+    assert next(again.chunks({"x": pa.float64()}))["x"].to_pylist() == [None, 1.5]
+
+
+@pytest.mark.parametrize("odd", [["<0.01"], ["a", "b", "c", "d"], ["unknown"] * 20, ["12a"]])
+def test_other_words_among_numbers_leave_a_column_text(odd):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = table_of("x\n" + "".join(f"{cell}\n" for cell in [*map(str, range(30)), *odd]))
+    assert pa.types.is_string(table["x"].type)
 
 
 def test_a_decimal_comma_is_understood_where_the_file_is_consistently_so():

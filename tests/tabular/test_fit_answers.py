@@ -1,7 +1,6 @@
 """``fit_answers``: files with answers and confidences of another model, or repeated samples."""
 
 import io
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,8 +10,6 @@ import pytest
 from demur import RiskControl, load, save
 from demur.columns import TableError
 from demur.tabular import evaluate_table, fit_answers, read_table
-
-FRUGAL = Path(__file__).parents[3] / "shared" / "data" / "deferral"
 
 
 def frame(n_rows=600, seed=0):
@@ -92,10 +89,9 @@ def test_columns_that_cannot_be_used(options, message):
         fit_answers(as_csv(frame(60)), "truth", **options)
 
 
-@pytest.mark.skipif(not FRUGAL.exists(), reason="needs the shared data")
 @pytest.mark.parametrize(("name", "service"), [("ferplus", "google"), ("yelp", "amazon")])
-def test_services_cost_less_than_always_answering(name, service):
-    rows = pd.read_csv(FRUGAL / f"frugal_{name}.csv.gz").sample(4000, random_state=0)
+def test_services_cost_less_than_always_answering(name, service, data_folder):
+    rows = pd.read_csv(data_folder / "deferral" / f"frugal_{name}.csv.gz").sample(4000, random_state=0)
     columns = {"answer": f"{service}_pred", "confidence": f"{service}_conf"}
     fitted = fit_answers(as_csv(rows[:2000]), "label", **columns, holdout=0)
     test = rows[2000:]

@@ -90,13 +90,14 @@ def check(n_rows, rate, depends, n_draws, slack):
 @pytest.mark.parametrize("n_rows", [10, 100])
 def test_every_printed_interval_covers(n_rows, rate):
     """Few draws, so that a few more misses than 7 % are no surprise; many draws are taken below."""
-    for depends in (False, True):
+    for depends in sorted({False, rate > 0}):
         check(n_rows, rate, depends, n_draws=40, slack=4)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("depends", [False, True])
-@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize(
+    ("rate", "depends"), [(rate, depends) for rate in RATES for depends in sorted({False, rate > 0})]
+)
 @pytest.mark.parametrize("n_rows", SIZES)
 def test_every_printed_interval_covers_in_many_draws(n_rows, rate, depends):
     """It holds for 2,000 draws too, which take three minutes."""
@@ -112,4 +113,4 @@ def test_no_interval_collapses():
         assert result.figures[name].low == pytest.approx(0.025 ** (1 / 20))
         assert result.figures[name].high == 1
     assert all(found.low < found.high for found in result.figures.values())
-    assert result.to_json()["by_class"][0]["intervals"]["recall"] == pytest.approx([0.8316, 1], abs=1e-4)
+    assert result.to_json()["by_class"][0]["intervals"]["recall"]["low"] == pytest.approx(0.8316, abs=1e-4)

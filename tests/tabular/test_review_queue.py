@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pyarrow.csv
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from demur import Coverage
 from demur.errors import InputError
 from demur.rules import CostMatrix
-from demur.tabular import DecideOptions, ReviewThreshold, decide_file, fit_table, rows_to_review, savings
+from demur.tabular import DecideOptions, decide_file, fit_table, rows_to_review, savings
 
 
 @given(st.lists(st.sampled_from([-0.2, 0.0, 0.1, 0.3, 0.31]), min_size=1, max_size=9), st.data())
@@ -72,8 +72,7 @@ def test_scores_that_are_no_probabilities_are_refused(rows):
         savings(trained, rows)
 
 
-@pytest.mark.parametrize("chunk_rows", [7, 500])
-@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+@pytest.mark.parametrize(("name", "chunk_rows"), [("out.csv", 7), ("out.parquet", 500)])
 def test_a_file_gets_exactly_the_rows_of_the_budget(rows, model, tmp_path, name, chunk_rows):
     pyarrow.csv.write_csv(rows, tmp_path / "new.csv")
     with (tmp_path / "new.csv").open("rb") as stream:
@@ -89,40 +88,3 @@ def test_a_file_gets_exactly_the_rows_of_the_budget(rows, model, tmp_path, name,
     choice = found["first_choice"].to_pylist()
     expected = [None if no else one for no, one in zip(found["rejected"].to_pylist(), choice, strict=True)]
     assert found["prediction"].to_pylist() == expected
-
-
-@given(st.integers(0, 2**32 - 1), st.sampled_from([30, 100, 400]), st.sampled_from([0.05, 0.2, 0.5]))
-@settings(deadline=None, max_examples=20)
-def test_the_largest_rank_that_keeps_the_budget(seed, n, share):
-    """One rank further, the share of a uniform sample above the threshold would be exceeded too often."""
-    from scipy.stats import binom
-
-    values = np.random.default_rng(seed).uniform(size=n)
-    desk = ReviewThreshold.choose(values, share)
-    assert desk.reviewed(values).sum() == desk.n_above
-    # the share above the (k + 1)-th largest value exceeds the budget iff at most k values are in the budget's share
-    if np.isfinite(desk.threshold):
-        assert binom.cdf(desk.n_above, n, share) <= 0.05 + 1e-12
-        assert binom.cdf(desk.n_above + 1, n, share) > 0.05
-    else:
-        assert binom.cdf(0, n, share) > 0.05
-
-
-@pytest.mark.parametrize("ties", [False, True])
-def test_the_threshold_keeps_the_budget_with_the_stated_probability(ties):
-    rng, share, n_runs = np.random.default_rng(0), 0.1, 1000
-    exceeded = 0
-    for _ in range(n_runs):
-        values = rng.uniform(size=150)
-        desk = ReviewThreshold.choose(np.floor(10 * values) / 10 if ties else values, share)
-        exceeded += (1 - np.ceil(desk.threshold * 10 + 1e-9) / 10 if ties else 1 - desk.threshold) > share + 1e-12
-    assert exceeded / n_runs <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / n_runs)
-
-
-def test_most_of_the_next_rows():
-    rng, over = np.random.default_rng(1), 0
-    for _ in range(400):
-        desk = ReviewThreshold.choose(rng.uniform(size=300), 0.1)
-        over += desk.reviewed(rng.uniform(size=100)).sum() > desk.most_of(100)
-    assert over / 400 <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
-    assert ReviewThreshold.choose([0.1, 0.2], 0.1).most_of(100) == 0

@@ -34,7 +34,7 @@ fields = st.text(st.sampled_from('ab1.,;|\t" \nµ'), min_size=1, max_size=6).map
 tables = st.integers(2, 4).flatmap(lambda n: st.lists(st.lists(fields, min_size=n, max_size=n), min_size=1, max_size=8))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60)
 @given(rows=tables, delimiter=st.sampled_from(",;\t|"), end=st.sampled_from(["\n", "\r\n"]), quote_all=st.booleans())
 def test_what_the_csv_module_writes_is_read_back(rows, delimiter, end, quote_all):
     file = io.StringIO()
@@ -58,7 +58,7 @@ def test_any_way_of_cutting_the_bytes_gives_the_same_text(text, sizes, encoding)
 
 def test_types_are_decided_over_all_rows():
     rows = "".join(f"{i},{i}\n" for i in range(300_000))  # several blocks of the parser
-    table = table_of(f"late,n\n{rows}unknown,3\n")
+    table = table_of(f"late,n\n{rows}7a,3\n")
     assert table.schema.types == [pa.string(), pa.int64()]
     assert table["late"][7].as_py() == "7"
 

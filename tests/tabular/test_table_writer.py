@@ -33,7 +33,7 @@ def test_what_is_written_is_read_back(tmp_path, name):
     assert os.listdir(tmp_path) == [name]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.text('a,"\n;é ', min_size=1, max_size=5), min_size=1, max_size=5), st.text('b,"\né', min_size=1))
 def test_any_text_and_any_name_survive_csv(tmp_path_factory, values, name):
     path = tmp_path_factory.mktemp("csv") / "out.csv"

@@ -54,7 +54,8 @@ def test_the_hinge_is_order_preserving_for_mpc_but_not_strictly_by_the_theorem()
     assert _conditions(Hinge(), torch.zeros(1, dtype=torch.float64)) == (True, False)
 
 
-@pytest.mark.parametrize("differentiable", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("differentiable", [True, False])
 def test_weston_watkins_keeps_the_order_but_not_strictly(differentiable):
     """Where no class has the majority its best scores are all equal; no row may be dropped on the way to that."""
 

@@ -76,7 +76,12 @@ def test_bit_identical_from_run_to_run(n_workers):
     assert torch.equal(runs[0].vectors, runs[1].vectors)
 
 
-@pytest.mark.parametrize("loss", available(n_classes=4))
+QUICKLY_TRIED = ("apc+log", "bep", "brier", "ce", "cs+hin", "gamblers", "ms", "ova+log", "vn")
+
+
+@pytest.mark.parametrize(
+    "loss", [pytest.param(name, marks=() if name in QUICKLY_TRIED else pytest.mark.slow) for name in available(4)]
+)
 def test_every_loss_trains(loss):
     rows = np.arange(400)
     found = get(loss).for_classes(4)

@@ -1,58 +1,66 @@
-"""Robust scaling with a smooth clip."""
+"""Robust scales and pieces of features."""
 
 import numpy as np
 import pytest
 from sklearn.preprocessing import RobustScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from demur.training import SmoothRobustScaler
-
-
-@parametrize_with_checks([SmoothRobustScaler()])
-def test_scikit_learn_s_own_checks(estimator, check):
-    check(estimator)
+from demur.training import Pieces, robust_scale
 
 
-def test_it_is_robust_scaling_then_the_clip():
+def scales(X):
+    return robust_scale(X, np.ones(len(X)))
+
+
+def test_it_is_robust_scaling():
     X = np.random.default_rng(0).standard_t(2, size=(401, 4))  # n = 1 mod 4: every quartile is a value
-    z = RobustScaler().fit_transform(X)
-    assert SmoothRobustScaler().fit_transform(X) == pytest.approx(z / np.sqrt(1 + (z / 3) ** 2))
-    assert np.abs(SmoothRobustScaler(clip=2).fit_transform(1e6 * X**3)).max() <= 2
+    found, (center, scale) = RobustScaler().fit(X), scales(X)
+    assert center == pytest.approx(found.center_)
+    assert scale == pytest.approx(found.scale_)
 
 
 def test_weights_are_rows_that_are_there_more_than_once():
     rng = np.random.default_rng(0)
     for n in (5, 20, 101):
         X, weight = rng.normal(size=(n, 3)), rng.integers(0, 4, size=n)
-        weighted = SmoothRobustScaler().fit(X, sample_weight=weight)
-        repeated = SmoothRobustScaler().fit(np.repeat(X, weight, axis=0))
-        assert weighted.center_ == pytest.approx(repeated.center_)
-        assert weighted.scale_ == pytest.approx(repeated.scale_)
-        assert SmoothRobustScaler().fit(np.repeat(X, 3, axis=0)).scale_ == pytest.approx(
-            SmoothRobustScaler().fit(X).scale_
-        )
+        np.testing.assert_allclose(robust_scale(X, weight), scales(np.repeat(X, weight, axis=0)))
+        np.testing.assert_allclose(scales(np.repeat(X, 3, axis=0)), scales(X))
 
 
 def test_columns_without_quartiles_and_constant_ones():
     X = np.array([[0.0, 7.0], [0.0, 7.0], [0.0, 7.0], [0.0, 7.0], [1.0, 7.0]])
-    scaled = SmoothRobustScaler().fit_transform(X)
-    assert scaled[4, 0] == pytest.approx(2 / np.sqrt(1 + 4 / 9))
-    assert (scaled[:4, 0] == 0).all()
-    assert (scaled[:, 1] == 0).all()
+    center, scale = scales(X)
+    assert center.tolist() == [0.0, 7.0]
+    assert scale.tolist() == [0.5, np.inf]
 
 
-def test_missing_values_are_the_median():
-    X = np.array([[1.0, np.nan], [2.0, np.nan], [np.nan, np.nan], [9.0, np.nan]])
-    scaled = SmoothRobustScaler().fit_transform(X)
-    assert scaled[[1, 2], 0].tolist() == [0.0, 0.0]
-    assert (scaled[:, 1] == 0).all()
+def test_missing_values_are_left_out():
+    center, scale = scales(np.array([[1.0, np.nan], [2.0, np.nan], [np.nan, np.nan], [9.0, np.nan]]))
+    assert center.tolist() == [2.0, 0.0]
+    assert np.isinf(scale[1])
 
 
-def test_single_precision_stays():
-    X = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
-    assert SmoothRobustScaler().fit_transform(X).dtype == np.float32
+def test_pieces_of_a_feature_sum_to_its_distance_from_the_least_value():
+    rng = np.random.default_rng(0)
+    X = rng.lognormal(size=(200, 3))
+    X[:, 1] = rng.integers(2, size=200)  # has no pieces
+    X[rng.random(X.shape) < 0.1] = np.nan
+    y = (np.nan_to_num(X[:, 0]) > 1).astype(np.int64)
+    for train in (np.arange(150), np.arange(50, 200)):
+        (pieces,) = Pieces.learn(X, y, np.ones(200), [train])
+        inputs = pieces.beside(X)
+        np.testing.assert_array_equal(inputs[:, :3], X)
+        known = inputs[train][:, 3:]
+        assert ((known >= 0) & (known <= 1) | np.isnan(known)).all()
+        assert {*pieces.columns} == {0, 2}
+        for column in (0, 2):
+            own = (pieces.columns == column) & np.isfinite(pieces.width)
+            rebuilt = pieces.beside(X[train])[:, 3:][:, own] @ pieces.width[own]
+            np.testing.assert_allclose(rebuilt, X[train, column] - np.nanmin(X[train, column]))
 
 
-def test_a_clip_of_zero_is_refused():
-    with pytest.raises(ValueError, match="clip must be positive, got 0"):
-        SmoothRobustScaler(clip=0).fit([[1.0], [2.0]])
+def test_pieces_of_extreme_tables():
+    y = np.array([0, 1, 0, 1])
+    nothing = Pieces.learn(np.array([[np.nan, 0.0], [np.nan, 1.0]] * 2), y, np.ones(4), [np.arange(4)])[0]
+    assert nothing.beside(np.zeros((2, 2))).shape == (2, 2)
+    huge = np.array([[-1e300], [0.0], [1.0], [1e300]])
+    assert np.isfinite(Pieces.learn(huge, y, np.ones(4), [np.arange(4)])[0].beside(huge)).all()

@@ -177,23 +177,26 @@ def print_evaluation(evaluation: "Evaluation | CallsEvaluation", where: str) -> 
     """Print the figures with their intervals, and what they mean."""
     from demur.tabular import Evaluation
 
+    sentences = evaluation.sentences()
     if isinstance(evaluation, Evaluation):
-        _print_figures(evaluation, where)
+        n_first = 1 + len(evaluation.verdict) + len(evaluation.findings)
+        say(f"Verdict {where}")
+        for sentence in sentences[:n_first]:
+            say(f"  {sentence}")
+        sentences = sentences[n_first:]
+        _print_figures(evaluation)
     else:
         _print_calls(evaluation, where)
-    for sentence in evaluation.sentences():
+    for sentence in sentences:
         say(sentence)
 
 
-def _print_figures(evaluation: "Evaluation", where: str) -> None:
+def _print_figures(evaluation: "Evaluation") -> None:
     from demur.tabular.evaluation_figures import FIGURES, four_digits, percent
 
-    rows = []
-    for name, found in evaluation.figures.items():
-        if name not in _IN_THE_REPORT:
-            figure = FIGURES[name]
-            rows.append([figure.title, *_interval(found, figure.write), figure.meaning])
-    print_table(f"Results {where}", ("", "value", "95 % interval", ""), rows)
+    shown = {FIGURES[name]: found for name, found in evaluation.figures.items() if name not in _IN_THE_REPORT}
+    rows = [[figure.title, *_interval(found, figure.write), figure.meaning] for figure, found in shown.items()]
+    print_table("", ("", "value", "95 % interval", ""), rows)
     if evaluation.group is not None:
         rows = [
             [
@@ -234,8 +237,18 @@ def about(model: "TableModel", data: str) -> dict[str, str]:
     """Return how a model was made, for the end of a report."""
     facts = model.facts
     trained = {"Trained on": f"{facts['rows']:,} rows"} if "rows" in facts else {}
-    made = {"Model": facts.get("model_in_words", "a model"), **trained}
-    return {**made, "Evaluated on": data, "Date": datetime.date.today().isoformat()}
+    return {
+        "Model": facts.get("model_in_words", "a model"),
+        **trained,
+        "Evaluated on": data,
+        "Date": datetime.date.today().isoformat(),
+    }
+
+
+def before_refit(model: "TableModel") -> str:
+    """Return the words for the model that was evaluated before the last fit."""
+    rows = model.facts["evaluated_before_refit"]["rows"]
+    return f"the model of {rows:,} rows, before it was fitted again on all {model.facts['rows']:,}"
 
 
 def _interval(found: "Interval", write: Callable[[float], str]) -> list[str]:

@@ -1,7 +1,7 @@
 """``demur evaluate``: how good the decisions on labelled rows are."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from demur.cli.options import (
     DecimalSign,
     Delimiter,
     Force,
+    Ignore,
     Labels,
     ModelFolder,
     OtherCost,
@@ -36,6 +37,7 @@ def evaluate(
     cost: OtherCost = None,
     price: Prices = None,
     report: Report = None,
+    ignore: Ignore = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -75,7 +77,8 @@ def evaluate(
             raise InputError("a cascade has no --cost, --group or --report: leave them out.")
         judged = evaluate_calls(fitted, table, where=data)
     else:
-        judged = evaluate_table(fitted, table, cost=cost, prices=prices, group=group, where=data)
+        more: dict[str, Any] = {"group": group, "importances": report is not None, "ignored": ignore}
+        judged = evaluate_table(fitted, table, cost=cost, prices=prices, where=data, **more)
         if report is not None:
             title = f"{fitted.target}: {Path(data).name}"
             write_report(judged, report, title=title, made=about(fitted, data), overwrite=force)
@@ -105,6 +108,7 @@ def compare(
     Example: demur compare model-a/ model-b/ test.csv
     """
     from demur.tabular import cost_difference, evaluate_table, read_labelled
+    from demur.tabular.evaluation_figures import json_ready, rows_needed
 
     if data == "-":
         raise InputError("compare reads the table once for each model: give a file instead of standard input.")
@@ -128,9 +132,8 @@ def compare(
     price = float(found[0].cost or 0) if cost is None else cost
     real = not difference.low <= 0 <= difference.high
     if as_json:
-        ends = {"estimate": difference.estimate, "low": difference.low, "high": difference.high}
         by_model = {str(folder): one.to_json() for folder, one in zip((first, second), found, strict=True)}
-        print_json({"rows": found[0].n_rows, "difference": ends, "real": real, "models": by_model})
+        print_json({"rows": found[0].n_rows, "difference": json_ready(difference), "real": real, "models": by_model})
         return
     rows = [
         (str(folder), f"{one.paid(price).mean():.4f}", f"{one.coverage:.1%}", f"{one.accepted_accuracy:.1%}")
@@ -143,8 +146,5 @@ def compare(
     if real:
         say(f"The difference is significant: {second if difference.estimate > 0 else first} costs less.")
         return
-    needed = ""
-    if difference.estimate:
-        width = (difference.high - difference.low) / 2 / abs(difference.estimate)
-        needed = f" A difference of this size would take about {found[0].n_rows * width**2:,.0f} rows."
+    needed = rows_needed(difference, found[0].n_rows)
     say(f"These rows do not show which model costs less: the interval contains 0.{needed}")

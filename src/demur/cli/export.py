@@ -9,8 +9,6 @@ import typer
 from demur.cli.console import say
 from demur.cli.options import OUTPUT, VALIDATION, Force
 
-__all__ = ["export"]
-
 
 class Format(StrEnum):
     """Formats to export to."""

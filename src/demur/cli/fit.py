@@ -9,6 +9,7 @@ import typer
 
 from demur.cli.console import (
     about,
+    before_refit,
     check_free,
     check_new_model,
     is_watched,
@@ -33,6 +34,7 @@ from demur.cli.options import (
     Delta,
     Drop,
     Force,
+    Ignore,
     Labels,
     MaxRisk,
     OutFolder,
@@ -71,6 +73,7 @@ _ONLY_WITH = {
     "confidence": "answers",
     "capacity": "expert",
     "risk_group": "max_risk",
+    "no_refit": "data",
     **{"calls": "service", "service": "calls", "human": "calls", "mistake": "calls", "budget": "calls"},
 }
 
@@ -92,8 +95,14 @@ OutOfScopeShare = Annotated[
 NoUnits = Annotated[bool, DATA("--no-units", help="Read '20 %' or '1.5 m' as text.")]
 Model = Annotated[
     str | None,
-    MODEL("--model", "-m", help="auto, text, lr, hgb, rf, et, lgbm, cat, nn, pnn or a loss.", show_default="auto"),
+    MODEL(
+        "--model",
+        "-m",
+        help="auto, text, lr, hgb, rf, et, lgbm, cat, nn, pnn, a loss, file.py:Class.",
+        show_default="auto",
+    ),
 ]
+Preset = Annotated[str, MODEL(help="fast, default or best.")]
 Novelty = Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")]
 Calibration = Annotated[str | None, MODEL(help="With --proba: temperature, isotonic, sigmoid, none.")]
 Seed = Annotated[int, MODEL(help="Random seed.")]
@@ -111,6 +120,7 @@ Mistake = Annotated[float | None, CASCADE(help="Cost of a wrong answer.")]
 Budget = Annotated[float | None, CASCADE(help="Mean amount spent per row.")]
 Test = Annotated[Path | None, VALIDATION(help="Table to evaluate the model on.")]
 Holdout = Annotated[float, VALIDATION(help="Share of rows held out without --test.", callback=share(zero=True))]
+NoRefit = Annotated[bool, VALIDATION("--no-refit", help="Keep the evaluated model as it is.")]
 GroupSplit = Annotated[str | None, VALIDATION(help="Column of groups that are never split.")]
 TimeSplit = Annotated[str | None, VALIDATION(help="Column of times: hold out the latest rows.")]
 
@@ -135,6 +145,7 @@ def fit(
     dayfirst: DayFirst = None,
     no_units: NoUnits = False,
     model: Model = None,
+    preset: Preset = "default",
     time_budget: TimeBudget = 90.0,
     novelty: Novelty = "auto",
     calibration: Calibration = None,
@@ -158,22 +169,22 @@ def fit(
     holdout: Holdout = 0.2,
     group_split: GroupSplit = None,
     time_split: TimeSplit = None,
+    no_refit: NoRefit = False,
     out: OutFolder,
     report: Report = None,
+    ignore: Ignore = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a model that declines where answering would cost more than declining.
 
-    Some rows are held out for evaluation. With --expert, the model learns from
-    past answers which expert to ask about each row. With --proba, only the
-    calibration and the decision rule are fitted (--proba-kind: probabilities,
-    percentages, log-probabilities, logits or votes). With --answers, the model
-    learns how often another model's answer is right, given its confidence. With
-    --calls, it learns which service to ask first and whether to ask the next one,
-    or a person who is always right (--human); PRICE is a number or a column.
-    --model file.py:Class trains your own loss. --drop, --keep, --text, --answer,
-    --expert, --capacity and --service may be repeated.
+    Held-out rows evaluate it, and then it is fitted again on all rows. --expert
+    learns from past answers which expert to ask. --proba fits calibration and
+    rule only (--proba-kind: probabilities, percentages, log-probabilities, logits
+    or votes). --answers learns how often another model's answer is right. --calls
+    learns which service to ask first and whether to ask the next one, or a person
+    who is always right (--human); PRICE is a number or a column. --drop, --keep,
+    --text, --answer, --expert, --capacity and --service may be repeated.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
@@ -201,9 +212,15 @@ def _fit(given: Mapping[str, Any]) -> None:
         return
     print_fit(fitted.model, source, fitted.seconds)
     if judged is not None:
+        say("")
         print_evaluation(judged, f"on {judged.n_rows:,} {'other' if given['test'] else 'held-out'} rows")
+        if fitted.judged is not None:
+            say(f"These figures are those of {before_refit(fitted.model)}.")
     else:
         say(" ".join(filter(None, [fitted.model.explain(), "The model was not evaluated: no rows were held out."])))
+    starved = fitted.model.facts.get("starved")
+    if starved and (judged is None or fitted.judged is not None):  # otherwise a check has found it
+        say(starved)
     written = f"Wrote {out}" + (f" and {report}" if report else "")
     say(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv")
 
@@ -222,6 +239,10 @@ def _check(given: Mapping[str, Any]) -> None:
         raise InputError("no data was given: give a table, as in demur fit data.csv, or --proba, --answers or --calls.")
     if not given["target"] and given["labels"] is None:
         raise InputError("no target was given: name its column with --target, or give a file with --labels.")
+    if given["ignore"] is not None:
+        from demur.tabular.checks import ignored_codes
+
+        ignored_codes(given["ignore"])
     if given["report"] is not None:
         if given["test"] is None and not given["holdout"]:
             raise InputError("--report needs rows to evaluate the model on: give --test or a --holdout above 0.")
@@ -254,13 +275,15 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     if given["proba"] is not None:
         calibration = given["calibration"] or "auto"
         return options | {"kind": given["proba_kind"], "calibration": None if calibration == "none" else calibration}
-    limits = read_limits(given["capacity"]) if given["capacity"] else {}
+    limits = read_limits(given["capacity"])
     return options | {
         "model": given["model"] or "auto",
+        "refit": not given["no_refit"],
         "novelty": _novelty_rate(given["novelty"]),
+        "preset": given["preset"],
         "time_budget": given["time_budget"] or None,
         "verbose": is_watched(),
-        "experts": read_expert_options(given["expert"]) if given["expert"] else None,
+        "experts": read_expert_options(given["expert"]) or None,
         "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
     }
 
@@ -293,7 +316,8 @@ def _save(fitted: "FittedFile", data: str, given: Mapping[str, Any]) -> "Evaluat
     from demur.deploy import Reference, save
     from demur.tabular import Evaluation, write_report
 
-    model, report, judged = fitted.model, given["report"], fitted.evaluate()
+    model, report = fitted.model, given["report"]
+    judged = fitted.evaluate(importances=report is not None, ignored=given["ignore"])
     if report is not None and judged is None:
         raise InputError(f"{data} has too few rows to hold some out for --report: give --test.")
     if isinstance(judged, Evaluation):
@@ -302,6 +326,8 @@ def _save(fitted: "FittedFile", data: str, given: Mapping[str, Any]) -> "Evaluat
         model.facts["reference"] = Reference.of_evaluation(judged, is_probability=model.has_proba).to_json()
     save(model, given["out"], overwrite=given["force"])
     if report is not None and isinstance(judged, Evaluation):
-        title = f"{model.target} from {data}"
-        write_report(judged, report, title=title, made=about(model, data), overwrite=given["force"])
+        title, made = f"{model.target} from {data}", about(fitted.judged or model, data)
+        if fitted.judged is not None:
+            made["Figures"] = f"those of {before_refit(model)}"
+        write_report(judged, report, title=title, made=made, overwrite=given["force"])
     return judged

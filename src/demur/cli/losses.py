@@ -11,8 +11,6 @@ from demur.cli.console import note, print_json, print_table, say
 from demur.cli.options import OUTPUT, AsJson, panel
 from demur.errors import InputError, MissingExtraError
 
-__all__ = ["EXIT_CODES", "check", "methods"]
-
 EXIT_CODES = {"calibrated": 0, "refuted": 3, "inconclusive": 4}
 EXCESSES = (0.05, 0.1, 0.2)
 """The 0-1-c excesses at which the bounds are printed."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from demur.deploy import Monitor, Reference
     from demur.tabular import TableModel
 
-__all__ = ["EXIT_ALARM", "monitor"]
-
 ALARMS = panel("Alarms")
 
 EXIT_ALARM = 3

@@ -24,6 +24,7 @@ DATA, MODEL, DECISION, VALIDATION, OUTPUT, COMPUTING = map(
 ModelFolder = Annotated[Path, typer.Argument(help="Model folder from demur fit.")]
 OutFolder = Annotated[Path, OUTPUT("--out", "-o", help="Model folder to write.")]
 Report = Annotated[Path | None, OUTPUT(help="HTML report to write.")]
+Ignore = Annotated[str | None, OUTPUT(metavar="CODES", help="Checks to leave out, such as DM003,DM007.")]
 Force = Annotated[bool, OUTPUT("--force", help="Replace an existing model or file.")]
 AsJson = Annotated[bool, OUTPUT("--json", help="Print JSON.")]
 
@@ -41,7 +42,7 @@ Delta = Annotated[
     DECISION(help="Probability that it fails.", show_default="0.05 for --max-risk", callback=share()),
 ]
 
-TimeBudget = Annotated[float, MODEL(help="Seconds for the training; 0 for no limit.")]
+TimeBudget = Annotated[float, MODEL(help="Seconds of training; 0: no limit.")]
 
 Drop = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to leave out.")]
 Labels = Annotated[str | None, DATA(help="File of labels, one per row.")]

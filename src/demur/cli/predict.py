@@ -1,7 +1,10 @@
 """``demur predict``: decisions for new rows."""
 
+import sys
 from contextlib import nullcontext
-from typing import Annotated
+from importlib import import_module
+from types import ModuleType
+from typing import Annotated, Any
 
 import typer
 
@@ -32,6 +35,7 @@ Capacity = Annotated[
     DECISION(metavar="NAME=LIMIT", help="Maximum number or share of rows for an expert; none for no limit."),
 ]
 Proba = Annotated[bool, OUTPUT("--proba", help="Write class probabilities, as proba:<class>.")]
+Why = Annotated[bool, OUTPUT("--why", help="Write the columns that explain declined rows, as because.")]
 Keep = Annotated[list[str] | None, OUTPUT(metavar="COLUMN", help="Column to copy to the output.")]
 KeepAll = Annotated[bool, OUTPUT("--keep-all", help="Copy all columns to the output.")]
 SpreadsheetSafe = Annotated[
@@ -53,6 +57,7 @@ def predict(
     price: Prices = None,
     capacity: Capacity = None,
     proba: Proba = False,
+    why: Why = False,
     keep: Keep = None,
     keep_all: KeepAll = False,
     spreadsheet_safe: SpreadsheetSafe = False,
@@ -64,7 +69,9 @@ def predict(
     Output columns: prediction (empty if the model declines), rejected,
     confidence, first_choice, second_choice and reason (ambiguous; or novel, with
     the names of the columns that have unusual values). --proba adds proba:<class>
-    for each class, --review-budget adds saves, the expected saving of a review. A
+    for each class, --review-budget adds saves, the expected saving of a review,
+    --why adds because: the columns that make a declined row ambiguous or unusual,
+    and how sure the model would be with the typical value of a class. A
     model with experts adds ask (empty if the model answers) and expected_cost,
     and system_answer if the table has the experts' answers. The columns of a
     cascade are decision (ask or answer), service (whom to ask), answer,
@@ -72,6 +79,7 @@ def predict(
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """
+    _import_scikit_learn()
     from demur.tabular import DecideOptions, decide_file
     from demur.workers import progress_bar
 
@@ -81,6 +89,7 @@ def predict(
         capacity=read_limits(capacity) or None,
         review_budget=review_budget,
         proba=proba,
+        why=why,
         keep=None if keep_all else tuple(keep or ()),
         strict=not allow_extra,
         chunk_rows=chunk_rows,
@@ -98,3 +107,61 @@ def predict(
     where = "" if out == "-" else f" to {out}"
     summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} {what}{share}."
     (notes if out == "-" else console).print(summary, markup=False, soft_wrap=True)
+
+
+_ASK_FOR_PANDAS = (
+    "sklearn.compose._column_transformer",
+    "sklearn.utils._mask",
+    "sklearn.utils._missing",
+    "sklearn.utils.fixes",
+    __name__,
+)
+"""Modules that import pandas, if it is installed, to find out whether a value is of pandas."""
+
+
+class _WithoutPandas:
+    """Lets the import of pandas fail in these modules."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "pandas":
+            importing = sys._getframe(1)
+            while importing.f_globals["__name__"].startswith("importlib") and importing.f_back:
+                importing = importing.f_back
+            if importing.f_globals["__name__"] in _ASK_FOR_PANDAS:
+                raise ModuleNotFoundError(name)
+
+
+class _Postponed(ModuleType):
+    """A module that is imported when one of its functions is called."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            return lambda *args, **options: getattr(import_module(self.__name__), name)(*args, **options)
+        return getattr(import_module(self.__name__), name)
+
+
+def _import_scikit_learn() -> None:
+    """Import scikit-learn and skops without what no prediction uses, which is half of the time to decide one row.
+
+    scikit-learn imports scipy.stats and pandas, if it is installed, for a few functions. skops imports every module of
+    scikit-learn to list the estimators that it trusts; :mod:`demur.deploy.model_parts` recognises them by itself. Only
+    the program does this: in a process of the user's, skops would trust no estimator afterwards.
+    """
+    if "sklearn" in sys.modules:
+        return
+    import_module("scipy.special")
+    for name in [name for name in sys.modules if name not in ("numpy", "scipy.special")]:
+        sys.modules[name] = sys.modules.pop(name)  # skops looks for each function of these two in module after module
+    sys.meta_path.insert(0, _WithoutPandas)
+    sys.modules["scipy.stats"] = _Postponed("scipy.stats")
+    try:
+        library: Any = import_module("sklearn.utils")
+        complete, library.all_estimators = library.all_estimators, list
+        import_module("skops.io")
+        library.all_estimators = complete
+        import_module("pyarrow").array([])  # looks for pandas; once more where it makes a data frame
+    finally:
+        del sys.modules["scipy.stats"]

@@ -28,7 +28,7 @@ PublishedTables = Annotated[
     str | None, DATA(help="Folder with the paper's tables as CSV.", show_default="DEMUR_PUBLISHED")
 ]
 Device = Annotated[str, COMPUTING(help="auto, cpu, cuda or cuda:N.")]
-Scheduler = Annotated[str | None, COMPUTING(help="Run on Dask: address of a scheduler, or local:N for N processes.")]
+Scheduler = Annotated[str | None, COMPUTING(help="Run on Dask: address of a scheduler.")]
 Out = Annotated[Path | None, OUTPUT(help="Output folder.", show_default="results/paper, published, modern, ...")]
 RecordsOnly = Annotated[bool, OUTPUT("--records-only", help="Compute the records only; does not need matplotlib.")]
 TablesOnly = Annotated[
@@ -65,6 +65,7 @@ def reproduce(
     from demur.paper.problems import DataPlace
     from demur.paper.trial_jobs import Watch, compute_records
     from demur.paper.trial_means import find_published
+    from demur.workers import n_cores
 
     place = DataPlace(data, stand_ins=quick)
     default = "published" if protocol == "published" else "modern" if which == "modern" else "paper"
@@ -76,7 +77,15 @@ def reproduce(
     if not records_only:
         check_matplotlib()  # before hours of training
     if not tables_only:
-        compute_records(wanted, folder, place, device=device, scheduler=scheduler, watch=Watch(_finished, note))
+        compute_records(
+            wanted,
+            folder,
+            place,
+            device=device,
+            scheduler=scheduler,
+            n_processes=n_cores(),
+            watch=Watch(_finished, note),
+        )
     if not records_only:
         from demur.paper.pages import write_outputs
 

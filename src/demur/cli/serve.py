@@ -17,8 +17,6 @@ from demur.errors import InputError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["LogLevel", "serve"]
-
 ACCESS = panel("Access")
 SERVER = panel("Server")
 

@@ -12,21 +12,6 @@ import pyarrow.compute as pc
 from demur.array_types import AnyArray, Features
 from demur.errors import InputError
 
-__all__ = [
-    "TableError",
-    "TableWarning",
-    "Values",
-    "as_table",
-    "check_columns",
-    "check_names",
-    "did_you_mean",
-    "listed",
-    "plain_array",
-    "plain_table",
-    "shown",
-]
-
-
 _LONGEST_VALUE = 40
 _MOST_NAMES = 8
 

@@ -1,19 +1,16 @@
 """Feature columns of a model: learned from a table, checked against another table, and encoded as numbers."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from demur.array_types import AnyArray, ByName, Features
+from demur.array_types import AnyArray, ByName, Features, Floats, Mask, Objects
 from demur.columns.frames import TableError, Values, as_table, check_columns, listed, plain_array, shown
-
-__all__ = ["LARGEST", "Column", "Kind", "Schema", "as_type", "kind_of_type", "no_such_value", "type_in_words"]
 
 Kind: TypeAlias = Literal["number", "boolean", "category", "date", "time", "text"]
 
@@ -97,7 +94,7 @@ class Column:
         numbered = is_number and all(value.lstrip("-").isdigit() for value in self.categories)
         return bool(numbered or (pa.types.is_boolean(type_) and {*self.categories} <= {"true", "false"}))
 
-    def encode(self, values: Values, where: str, unseen: float = np.nan) -> NDArray[np.float64]:
+    def encode(self, values: Values, where: str, unseen: float = np.nan) -> Floats:
         """Return the column as numbers, NaN where a value is missing or infinite, ``unseen`` for a new category."""
         values = as_type(values, self.arrow_type, self.name, where)
         if self.kind == "category":
@@ -111,8 +108,25 @@ class Column:
         seconds = _as_float(as_type(values, pa.int64(), self.name, where)) / _PER_SECOND["us"]
         return seconds / _SECONDS_PER_DAY if self.kind == "date" else seconds
 
+    def decode(self, code: float) -> float | bool | str | None:
+        """Return the value of a code as JSON has it; None where it is missing, text or a category without a name.
 
-def _as_float(values: Values) -> NDArray[np.float64]:
+        Examples
+        --------
+        >>> Column("pet", "category", ("cat", "dog")).decode(1.0), Column("day", "date").decode(19723.5)
+        ('dog', '2024-01-01T12:00:00')
+        """
+        if self.kind == "category":
+            return self.categories[int(code)] if 0 <= code < len(self.categories) else None
+        if self.kind == "text" or not np.isfinite(code):
+            return None
+        if self.kind in ("number", "boolean"):
+            return float(code) if self.kind == "number" else code > 0
+        units = round(code * _PER_SECOND["us"] * (_SECONDS_PER_DAY if self.kind == "date" else 1))
+        return str(pa.scalar(units, pa.int64()).cast(self.arrow_type).as_py().isoformat())
+
+
+def _as_float(values: Values) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     return np.where(np.isinf(array), np.nan, array)
 
@@ -195,6 +209,8 @@ class Schema:
         Whether dates such as 1.2.2024 in it begin with the day; None if there were none.
     numbers : dict of str to tuple of str
         The columns of that file with numbers such as 1.234,50 or 20 %, and their notation.
+    missing : tuple of str
+        Words such as "unknown" that stand for a missing number in that file.
 
     Examples
     --------
@@ -216,6 +232,7 @@ class Schema:
     decimal: str = "."
     dayfirst: bool | None = None
     numbers: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
+    missing: Sequence[str] = ()
 
     @classmethod
     def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
@@ -299,7 +316,7 @@ class Schema:
 
     def notation_with(self, given: Mapping[str, object]) -> ByName:
         """Return how the file was written that the table came from, with other options where they are given."""
-        own = {"decimal": self.decimal, "dayfirst": self.dayfirst, "numbers": self.numbers}
+        own = {name: getattr(self, name) for name in ("decimal", "dayfirst", "numbers", "missing")}
         return own | {name: value for name, value in given.items() if value is not None}
 
     @property
@@ -308,16 +325,16 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     @property
-    def categorical(self) -> NDArray[np.bool_]:
+    def categorical(self) -> Mask:
         """Which features are categories."""
         return np.array([column.kind == "category" for column in self.columns])
 
     @property
-    def text(self) -> NDArray[np.bool_]:
+    def text(self) -> Mask:
         """Which features are text."""
         return np.array([column.kind == "text" for column in self.columns])
 
-    def texts(self, table: pa.Table | pa.RecordBatch, where: str = "the table") -> NDArray[np.object_]:
+    def texts(self, table: pa.Table | pa.RecordBatch, where: str = "the table") -> Objects:
         """Return the text columns, empty where a text is missing.
 
         Examples
@@ -333,7 +350,7 @@ class Schema:
             texts[:, position] = pc.fill_null(values, "").to_pylist()
         return texts
 
-    def with_texts(self, codes: NDArray[np.float64], table: pa.Table | pa.RecordBatch) -> AnyArray:
+    def with_texts(self, codes: Floats, table: pa.Table | pa.RecordBatch) -> AnyArray:
         """Return codes with the texts in the columns of text; the codes themselves if there are none."""
         text = self.text
         if not text.any():
@@ -378,9 +395,7 @@ class Schema:
                 "table with these columns, or fit the model again on the columns that you have"
             )
 
-    def encode(
-        self, table: pa.Table | pa.RecordBatch, *, where: str = "the table", unseen: float = np.nan
-    ) -> NDArray[np.float64]:
+    def encode(self, table: pa.Table | pa.RecordBatch, *, where: str = "the table", unseen: float = np.nan) -> Floats:
         """Return the features as numbers, with NaN for values that are missing or infinite.
 
         Parameters
@@ -425,6 +440,7 @@ _WORD_ENDS = r" |\p{Han}|\p{Hiragana}|\p{Katakana}|\p{Thai}"  # scripts without 
 _IDENTIFIER = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|key|index)$|[a-z](?:Id|ID|Key|Uuid|UUID)$")
 # 1,5 and 1.234,5 and $1,200 and 12 % and 31/12/2024
 _NUMBER_AS_TEXT = r"^[-+]?\s*[$€£¥]?\s*\d[\d., '_]*\s*[%$€£¥]?$|^\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|^0[xX][0-9a-fA-F]+$"
+_PLAIN_NUMBER = r"^[-+]?\d*\.?\d+([eE][-+]?\d+)?$"
 _LEADING_ZERO = r"^0\d+$"  # codes such as 00501, which are no numbers
 DROPPED = "it was left out on request"
 _FREE_TEXT = "it is free text"
@@ -492,8 +508,9 @@ def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
     if len(distinct) >= _MANY_ROWS:
         numbers = pc.mean(pc.cast(pc.match_substring_regex(distinct, _NUMBER_AS_TEXT), pa.float64())).as_py()
         if numbers > 0.9 and not pc.any(pc.match_substring_regex(distinct, _LEADING_ZERO)).as_py():
-            examples = listed(distinct.slice(0, 2).to_pylist())
-            return f"its values are numbers or dates, but not written as 1.5 or 2024-12-31, such as {examples}"
+            odd = distinct.filter(pc.invert(pc.match_substring_regex(distinct, _PLAIN_NUMBER)))
+            examples = listed((odd if len(odd) else distinct).slice(0, 2).to_pylist())
+            return f"its values are numbers or dates, but not all are written as 1.5 or 2024-12-31, such as {examples}"
         length = pc.mean(pc.utf8_length(distinct)).as_py()
         words = pc.mean(pc.count_substring_regex(distinct, _WORD_ENDS)).as_py() + 1
         if (length >= _LONG_TEXT or words >= _MANY_WORDS) and 2 * len(distinct) > n_valid:

@@ -4,22 +4,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import softmax
 from scipy.stats import qmc
 
+from demur.array_types import Floats, Ints
 from demur.errors import InputError, InputTypeError
+from demur.label_shift import check_prior
 from demur.rules import Chow
 
-__all__ = [
-    "BayesSummary",
-    "Estimate",
-    "GaussianClasses",
-    "make_gaussian_classes",
-    "paper_gaussians",
-]
-
-Floats = NDArray[np.float64]
 Seed = int | np.random.Generator | None
 """As for :func:`numpy.random.default_rng`."""
 
@@ -63,7 +56,6 @@ class BayesSummary:
     accepted_accuracy: Estimate
 
 
-@dataclass(frozen=True, init=False, eq=False)
 class GaussianClasses:
     r"""Classes with Gaussian inputs, :math:`x \mid y \sim \mathcal N(\mu_y, \sigma^2 I)`.
 
@@ -87,10 +79,6 @@ class GaussianClasses:
     0.0216
     """
 
-    means: Floats
-    variance: float
-    prior: Floats
-
     def __init__(self, means: ArrayLike, variance: float = 0.2, prior: ArrayLike | None = None) -> None:
         centres = np.array(means, dtype=np.float64)
         if centres.ndim != 2 or centres.shape[0] < 2 or centres.shape[1] < 1:
@@ -103,12 +91,9 @@ class GaussianClasses:
             raise InputError(
                 f"variance must be one positive number (the covariance is variance * I), got {variance!r}."
             )
-        frequencies = _check_prior(prior, len(centres))
-        for array in (centres, frequencies):
-            array.setflags(write=False)
-        object.__setattr__(self, "means", centres)
-        object.__setattr__(self, "variance", float(variance))
-        object.__setattr__(self, "prior", frequencies)
+        equal = np.full(len(centres), 1 / len(centres))
+        self.means, self.variance = centres, float(variance)
+        self.prior = equal if prior is None else check_prior("prior", prior, len(centres))
 
     def posterior(self, X: ArrayLike) -> Floats:
         r"""Return the exact class probabilities :math:`\eta(x)`, shape (n, n_classes).
@@ -128,7 +113,7 @@ class GaussianClasses:
 
     def sample(
         self, *, n: int | None = None, n_per_class: int | ArrayLike | None = None, seed: Seed = None
-    ) -> tuple[Floats, NDArray[np.int64]]:
+    ) -> tuple[Floats, Ints]:
         """Draw examples, in random order.
 
         Parameters
@@ -159,11 +144,10 @@ class GaussianClasses:
         if n is not None:
             y = rng.choice(n_classes, size=_check_count("n", n), p=self.prior)
         else:
-            given: list[object] = np.atleast_1d(np.asarray(n_per_class)).tolist()
-            counts = [_check_count("n_per_class", count) for count in given]
+            counts = [_check_count("n_per_class", count) for count in np.atleast_1d(np.asarray(n_per_class)).tolist()]
             if len(counts) not in (1, n_classes):
                 raise InputError(f"n_per_class must be one number or {n_classes}, one per class, got {counts}.")
-            y = rng.permutation(np.repeat(np.arange(n_classes), counts if len(counts) > 1 else counts[0]))
+            y = rng.permutation(np.repeat(np.arange(n_classes), np.broadcast_to(counts, n_classes)))
         noise = rng.standard_normal((len(y), n_features))
         return self.means[y] + np.sqrt(self.variance) * noise, y
 
@@ -281,17 +265,6 @@ def paper_gaussians() -> GaussianClasses:
     [33.4, 28.5, 17.6]
     """
     return GaussianClasses(PAPER_MEANS, variance=0.2)
-
-
-def _check_prior(prior: ArrayLike | None, n_classes: int) -> Floats:
-    if prior is None:
-        return np.full(n_classes, 1.0 / n_classes)
-    values = np.array(prior, dtype=np.float64)
-    if values.shape != (n_classes,):
-        raise InputError(f"prior must have one entry for each of the {n_classes} classes, got shape {values.shape}.")
-    if not (values > 0).all() or abs(values.sum() - 1) > 1e-6:
-        raise InputError(f"prior must be positive and sum to 1, got {values.tolist()}, which sums to {values.sum():g}.")
-    return np.asarray(values / values.sum())
 
 
 def _check_count(name: str, value: object) -> int:

@@ -7,25 +7,14 @@ import os
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from demur.array_types import FilePath, Floats, Ints
 from demur.errors import InputError, MissingExtraError, UserError
-
-__all__ = [
-    "SOURCES",
-    "Dataset",
-    "DatasetError",
-    "Source",
-    "available_datasets",
-    "fingerprint",
-    "is_local",
-    "load",
-]
+from demur.named_classes import suggestion
 
 DATA_FOLDER_VARIABLE = "DEMUR_DATA"
 """Environment variable that names a folder with the data sets."""
@@ -89,10 +78,6 @@ def _class_first(line: str) -> list[str]:
     return [*values, label]
 
 
-def _without_name(line: str) -> list[str]:
-    return line.split()[1:]
-
-
 _UCI = "https://archive.ics.uci.edu"
 
 COVTYPE_ARCHIVE = "614360d0257557dd1792834a85a1cdebfadc3c4f30b011d56afee7ffb5b15771"
@@ -147,7 +132,7 @@ SOURCES: dict[str, Source] = {
             page=f"{_UCI}/dataset/110/yeast",
             url=f"{_UCI}/static/public/110/yeast.zip",
             members=("yeast.data",),
-            read_line=_without_name,
+            read_line=lambda line: line.split()[1:],  # without the name of the sequence
         ),
         Source(
             "covtype",
@@ -208,10 +193,10 @@ class Dataset:
     """
 
     name: str
-    X_train: NDArray[np.float64]
-    y_train: NDArray[np.int64]
-    X_test: NDArray[np.float64]
-    y_test: NDArray[np.int64]
+    X_train: Floats
+    y_train: Ints
+    X_test: Floats
+    y_test: Ints
     classes: tuple[str, ...]
     feature_names: tuple[str, ...]
     sha256: str
@@ -230,7 +215,7 @@ def available_datasets() -> list[str]:
     return list(SOURCES)
 
 
-def load(name: str, data_dir: str | os.PathLike[str] | None = None, *, split_seed: int = 0) -> Dataset:
+def load(name: str, data_dir: FilePath | None = None, *, split_seed: int = 0) -> Dataset:
     """Return one of the paper's benchmark data sets, with the paper's numbers of training and test rows.
 
     Its files are read from a local folder if they are there, and otherwise downloaded from the UCI repository (covtype
@@ -289,36 +274,33 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None, *, split_see
     )
 
 
-def is_local(name: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
+def is_local(name: str, data_dir: FilePath | None = None) -> bool:
     """Return whether the files of a data set lie in the local folder."""
     return _local_folder(_find(name), data_dir) is not None
 
 
-def fingerprint(name: str, data_dir: str | os.PathLike[str] | None = None) -> tuple[str, str]:
+def fingerprint(name: str, data_dir: FilePath | None = None) -> tuple[str, str]:
     """Return the hash and the note of ``load(name, data_dir)`` without reading the data."""
     source = _find(name)
-    folder = _local_folder(source, data_dir)
-    if folder is None:
-        return (source.sha256 if source.n_test_local is None else COVTYPE_ARCHIVE), ""
     if source.n_test_local is None:
         return source.sha256, ""
+    if not is_local(name, data_dir):
+        return COVTYPE_ARCHIVE, ""
     return source.sha256, f"measured on {source.n_test_local:,} of {source.n_test:,} test rows"
 
 
 def _find(name: str) -> Source:
     if name not in SOURCES:
-        close = get_close_matches(str(name), SOURCES, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"unknown data set {name!r}.{hint} Available: {', '.join(SOURCES)}.")
+        raise InputError(f"unknown data set {name!r}.{suggestion(name, SOURCES)} Available: {', '.join(SOURCES)}.")
     return SOURCES[name]
 
 
-def _looked_in(data_dir: str | os.PathLike[str] | None) -> Path | None:
+def _looked_in(data_dir: FilePath | None) -> Path | None:
     folder = data_dir or os.environ.get(DATA_FOLDER_VARIABLE)
     return Path(folder) if folder else None
 
 
-def _local_folder(source: Source, data_dir: str | os.PathLike[str] | None) -> Path | None:
+def _local_folder(source: Source, data_dir: FilePath | None) -> Path | None:
     folder = _looked_in(data_dir)
     if folder is None or not all((folder / file).is_file() for file in source.files):
         return None
@@ -338,9 +320,6 @@ def _local_lines(source: Source, folder: Path) -> bytes:
             f"{source.name} from {source.page}."
         )
     return lines
-
-
-SECONDS_TO_WAIT = 60
 
 
 def _download_lines(source: Source, looked_in: Path | None) -> bytes:
@@ -389,17 +368,8 @@ def _fetch(source: Source) -> list[Path]:
         raise MissingExtraError('Downloading it needs pooch: pip install "demur[paper]".') from error
     pooch.get_logger().setLevel(logging.WARNING)
     cache = pooch.os_cache("demur") / source.name
-    options = {"path": cache, "downloader": _downloader(source.url)}
     if not source.members:
-        return [Path(pooch.retrieve(source.url, known_hash=COVTYPE_ARCHIVE, fname="covtype.data.gz", **options))]
-    unpacked = pooch.retrieve(
-        source.url, known_hash=None, fname=f"{source.name}.zip", processor=pooch.Unzip(), **options
-    )
+        return [Path(pooch.retrieve(source.url, COVTYPE_ARCHIVE, "covtype.data.gz", cache))]
+    unpacked = pooch.retrieve(source.url, None, f"{source.name}.zip", cache, processor=pooch.Unzip())
     by_name = {Path(path).name: Path(path) for path in unpacked}
     return [by_name[member] for member in source.members]
-
-
-def _downloader(url: str) -> object:
-    import pooch
-
-    return pooch.HTTPDownloader(timeout=SECONDS_TO_WAIT) if url.startswith("http") else pooch.choose_downloader(url)

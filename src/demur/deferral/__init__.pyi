@@ -1,9 +1,8 @@
 from .capacity import Capacity
 from .cascade import Cascade, CascadeRun
 from .defer_classifier import DeferClassifier
-from .defer_option import DeferOption, StoredProbabilities
+from .defer_option import DeferOption
 from .deferral_check import DeferralReport, check_deferral
-from .deferral_metrics import expert_load, system_accuracy
 from .expert_reliability import ExpertReliability
 from .experts import Expert, Votes
 from .joint_losses import (
@@ -35,14 +34,11 @@ __all__ = [
     "OneVsAllDeferral",
     "RealizableDeferral",
     "SoftmaxDeferral",
-    "StoredProbabilities",
     "TwoStageDeferral",
     "Votes",
     "available_joint",
     "check_deferral",
-    "expert_load",
     "get_joint",
     "register_joint",
     "resolve_joint",
-    "system_accuracy",
 ]

@@ -7,18 +7,13 @@ from itertools import permutations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from demur.array_types import AnyArray
+from demur.array_types import AnyArray, Floats, Ints, Mask
 from demur.errors import InputError, InputTypeError
+from demur.guarantees.coverage import check_share
 from demur.guarantees.risk_control import p_value, rows_needed
 from demur.rules import Decision
-
-__all__ = ["Capacity"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -52,8 +47,13 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     row is chosen. On the other rows one surcharge :math:`s_e` for each expert is chosen: a row is given to its best
     expert if that saves more than the surcharge, and otherwise to the model or to an expert without limit. So the load
     of an expert depends on its own surcharge alone and can only fall as it rises, and an order statistic and the exact
-    binomial tail at level delta, divided by the number of limited experts, keep the long-run loads within the limits
-    with probability at least 1 - delta. With a single limited expert all rows serve the second step.
+    binomial tail keep the long-run load below the limit L with probability at least 1 - delta_e. The delta_e sum to
+    delta, in proportion to (1 - L) / L, because small limits need the most rows. With a single limited expert all rows
+    serve the second step.
+
+    With n calibration rows the load reaches about :math:`1 - z \sqrt{(1 - L) / (n L)}` of the limit, where z is the
+    normal quantile of 1 - delta_e: the error of a share that is estimated from n rows. At delta = 0.1 and one expert
+    with a limit of 0.1, that is 0.87 with 1,000 rows and 0.94 with 5,000. The rows need no labels.
 
     Examples
     --------
@@ -69,8 +69,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         self.limits = limits
         self.delta = delta
         _check_limits(limits)
-        if not 0 < delta < 1:
-            raise InputError(f"delta must be in (0, 1), got {delta!r}.")
+        check_share("delta", delta, closed=False)
 
     def assign(self, decision: Decision[AnyArray], experts: Iterable[str]) -> Decision[AnyArray]:
         """Assign the rows of a decision within the limits: all at once, or after ``fit`` each row by itself.
@@ -110,15 +109,17 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         gains, names = _gains(decision, experts)
         shares = self._shares(names, rows_per_period)
         limited = shares < 1
-        level = self.delta / max(limited.sum(), 1)
         prices, rows = np.zeros(len(names)), np.arange(len(gains))
         if limited.sum() > 1:
             shuffled = np.random.RandomState(0).permutation(rows)
             first, rows = shuffled[: len(rows) // 10], shuffled[len(rows) // 10 :]
             prices = _within(gains[first], _best(gains[first], names), shares * len(first))[1]
+        prices[shares == 0] = np.inf
         best, margin, _ = _margins(gains[rows], prices, limited)
-        surcharges = -prices  # nobody becomes cheaper
-        for expert in np.flatnonzero(limited):
+        surcharges = np.where(shares > 0, -prices, 0.0)  # nobody becomes cheaper
+        some = np.flatnonzero(limited & (shares > 0))
+        odds = 1 / shares[some] - 1
+        for expert, level in zip(some, self.delta * odds / odds.sum(), strict=True):
             allowed = _most_allowed(len(rows), float(shares[expert]), level)
             own = np.sort(margin[best == expert])[::-1]
             if allowed < len(own):
@@ -189,7 +190,7 @@ def _best(gains: Floats, names: list[str]) -> Ints:
     return np.where(gains[np.arange(len(gains)), best] >= 0, best, -1)
 
 
-def _margins(gains: Floats, prices: Floats, limited: NDArray[np.bool_]) -> tuple[Ints, Floats, Ints]:
+def _margins(gains: Floats, prices: Floats, limited: Mask) -> tuple[Ints, Floats, Ints]:
     """Return the best limited expert, what it saves over the best alternative, and which that is."""
     free = np.where(limited, -np.inf, gains)
     pays = free.max(axis=1) >= 0

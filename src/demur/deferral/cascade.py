@@ -4,25 +4,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from demur.array_types import AnyArray
+from demur.array_types import AnyArray, AnyMapping, Floats, Ints, Mask, Objects
 from demur.deferral.experts import read_experts
 from demur.errors import InputError
 from demur.estimators.splitting import Fold
 from demur.guarantees.risk_control import NoGuaranteeError, mean_p_value, upper_bound
 
-__all__ = ["HUMAN", "Cascade", "CascadeRun", "NextCall"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 ServiceSet: TypeAlias = int
 """A set of services: the sum of 2 to the power of each one's number."""
 
@@ -34,6 +30,7 @@ _MOST = 6
 _LEAST = 25
 """The fewest answers in the first bin of confidences; the bins are finest at low confidence."""
 _PRIOR = 4.0
+_FOLDS = 5
 _ROWS_FOR_TREES = 500
 """With fewer rows a forest does not improve on the logistic regression."""
 _TREES, _LEAF = 100, 6
@@ -58,10 +55,10 @@ class CascadeRun:
     """
 
     label: AnyArray
-    asked: NDArray[np.bool_]
+    asked: Mask
     spent: Floats
     confidence: Floats
-    ask: NDArray[np.object_]
+    ask: Objects
 
 
 @dataclass(frozen=True)
@@ -109,8 +106,7 @@ class Policy:
     cuts: "Cuts"
 
 
-@dataclass(frozen=True, eq=False)
-class _Known:
+class _Known(NamedTuple):
     """What the answers of a set of services tell about each row.
 
     Parameters
@@ -160,7 +156,6 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         budget is spent and the expected accuracy is the largest possible.
     human : float, optional
         The price of asking a person, who is always right, as the last resort.
-    n_folds : int, default 5
     random_state : int, default 0
         Random seed of the folds and of the mixing.
 
@@ -202,14 +197,12 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         mistake: float | None = None,
         budget: float | None = None,
         human: float | None = None,
-        n_folds: int = 5,
         random_state: int = 0,
     ) -> None:
         self.services = services
         self.mistake = mistake
         self.budget = budget
         self.human = human
-        self.n_folds = n_folds
         self.random_state = random_state
 
     def fit(self, answers: Any, confidence: ArrayLike, y: ArrayLike) -> Self:
@@ -239,11 +232,11 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                 raise InputError(f"row {row:,} has no answer of {name!r}: fit on rows that every service has answered.")
             if (said[:, s] == n_classes).all():
                 raise InputError(
-                    f"no answer of {name!r} is one of the classes, such as {self.classes_[0]!r}: write answers and "
-                    "labels in the same way, and with the same type."
+                    f"no answer of {name!r} is one of the classes, such as {self.classes_.tolist()[0]!r}: write "
+                    "answers and labels in the same way, and with the same type."
                 )
-        fold = np.random.RandomState(self.random_state).permutation(len(codes)) % self.n_folds
-        folds = [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(self.n_folds)]
+        fold = np.random.RandomState(self.random_state).permutation(len(codes)) % _FOLDS
+        folds = [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(_FOLDS)]
         self.tables_ = [AnswerTable.fit(said[:, s], sure[:, s], codes, n_classes) for s in range(n_services)]
         logs = np.empty((n_services, len(codes), n_classes))
         for s in range(n_services):
@@ -291,7 +284,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def next(
         self,
-        answers: Mapping[str, Any],
+        answers: AnyMapping,
         confidences: Mapping[str, float],
         *,
         mistake: float | None = None,
@@ -313,15 +306,12 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                 raise InputError(
                     f"there is no service {name!r}: the services are {', '.join(map(repr, self.services))}."
                 )
-        said = np.array([None] * len(self.services), dtype=object)
-        said[:] = [answers.get(name) for name in self.services]
-        sure = np.array([confidences.get(name) for name in self.services], dtype=np.float64)
-        found = self.run(said[None], sure[None], mistake=mistake, budget=budget)
-        service, label = found.ask[0], found.label[:1].tolist()[0]
-        confidence, spent = float(found.confidence[0]), float(found.spent[0])
-        if service is None:
-            return NextCall("answer", None, label, confidence, spent)
-        return NextCall("ask", service, None, confidence, spent)
+        said = np.array([[answers.get(name) for name in self.services]], dtype=object)
+        sure = np.array([[confidences.get(name) for name in self.services]], dtype=np.float64)
+        found = self.run(said, sure, mistake=mistake, budget=budget)
+        service, (label,) = found.ask[0], found.label.tolist()
+        decision, answer = ("answer", label) if service is None else ("ask", None)
+        return NextCall(decision, service, answer, float(found.confidence[0]), float(found.spent[0]))
 
     def combine(self, answers: Any, confidence: ArrayLike) -> AnyArray:
         """Return the likeliest class of each row given the answers of all services, as for :meth:`fit`."""
@@ -400,16 +390,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             for policy in self.policies_
         ]
         largest, certified = float(self.prices_.sum()) - budget, None
-        for place, policy in enumerate(self.policies_):
+        for step in range(8 * len(spent)):
+            place, share = step // 8, step % 8 / 8
             dearer = min(place + 1, len(spent) - 1)
-            for share in np.arange(8) / 8:
-                mean = (1 - share) * spent[place] + share * spent[dearer]
-                if largest > 0 and mean_p_value(mean - budget, largest) > delta:
-                    break
-                certified = policy, self.policies_[dearer], float(share)
-            else:
-                continue
-            break
+            mean = (1 - share) * spent[place] + share * spent[dearer]
+            if largest > 0 and mean_p_value(mean - budget, largest) > delta:
+                break
+            certified = self.policies_[place], self.policies_[dearer], share
         if certified is None:
             raise NoGuaranteeError(
                 f"no policy keeps the budget {budget:g} with probability {1 - delta:g}, on {n_rows} rows: the cheapest "
@@ -417,7 +404,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             )
         return certified
 
-    def _read(self, answers: Any, confidence: ArrayLike, n_rows: int) -> tuple[Ints, Floats, NDArray[np.bool_]]:
+    def _read(self, answers: Any, confidence: ArrayLike, n_rows: int) -> tuple[Ints, Floats, Mask]:
         """Return numbers of the answers, n_classes for one that is not a class, confidences, and which are given."""
         table, n_services = np.asarray(answers, dtype=object), len(self.services)
         if table.shape != (n_rows, n_services):
@@ -452,17 +439,17 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """Return what is known before the first question."""
         return _Known.of(0, np.tile(self.shares_, (len(said), 1)), said, sure)
 
-    def _asked(self, at: Ints) -> NDArray[np.bool_]:
+    def _asked(self, at: Ints) -> Mask:
         return (at[:, None] >> np.arange(len(self.prices_)) & 1).astype(bool)
 
     def _all(self, n_rows: int) -> Ints:
         """Return rows for which everybody can be asked."""
         return np.full(n_rows, (1 << len(self.prices_)) - 1)
 
-    def _right(self, at: Ints, y: Ints, known: _KnownBy) -> NDArray[np.bool_]:
+    def _right(self, at: Ints, y: Ints, known: _KnownBy) -> Mask:
         """Return which answers are right; those of the human always are."""
-        person = at >> len(self.services)
-        return np.asarray((_by_set(at - (person << len(self.services)), known, "label") == y) | (person > 0))
+        person = 1 << len(self.services)
+        return np.asarray((_by_set(at % person, known, "label") == y) | (at >= person))
 
     def _policies(self, y: Ints, folds: list[Fold], known: Mapping[ServiceSet, _Known]) -> list[Policy]:
         """Return policies for several exchange rates between money and right answers.
@@ -576,6 +563,7 @@ class AnswerTable:
         return cls(edges, logs)
 
     def predict(self, said: Ints, sure: Floats) -> Floats:
+        """Return what each row's answer says of each class, as logarithms."""
         found = np.empty((len(said), self.logs[0].shape[1]))
         for answer, (cuts, logs) in enumerate(zip(self.edges, self.logs, strict=True)):
             own = said == answer

@@ -8,12 +8,12 @@ from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from demur.array_types import AnyArray, Features, Label
+from demur.array_types import AnyArray, Features, Floats, Ints, Label
 from demur.deferral.capacity import Capacity
 from demur.deferral.experts import (
     DeferringClassifier,
@@ -41,10 +41,6 @@ from demur.losses import CrossEntropy
 from demur.losses.loss import Hyper, Trainable
 from demur.rules import Decision
 from demur.training import MLP, NetworkSpec, TabularTraining, resolve_device
-
-__all__ = ["DeferClassifier"]
-
-Floats = NDArray[np.float64]
 
 _FOLDS = 5
 
@@ -222,8 +218,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         """Return class probabilities, rows summing to 1; one-versus-all estimates are divided by their sum."""
         proba = self._estimates(X)[1]
         total = proba.sum(axis=1, keepdims=True)
-        normalised: Floats = np.divide(proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total > 0)
-        return normalised
+        return np.asarray(np.divide(proba, total, out=np.full_like(proba, 1 / proba.shape[1]), where=total > 0))
 
     @available_if(_has_estimates)  # type: ignore[untyped-decorator] # scikit-learn is untyped
     def predict_right(self, X: Features) -> Floats:
@@ -244,7 +239,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
             experts = second.of_scores(array, lambda scores: scores.double().mean(0))
             found = values(torch.from_numpy(np.column_stack([classes, experts]))).numpy()
         else:
-            found = np.asarray(self.networks_[0].of_scores(array, lambda scores: values(scores).mean(0)))
+            found = self.networks_[0].of_scores(array, lambda scores: values(scores).mean(0))
         proba, right = found[:, :-n_experts], found[:, -n_experts:]
         return proba, proba, right
 
@@ -284,7 +279,8 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         with self._progress(epochs * len(specs)) as progress:
             train = train_for_tables(recipe=recipe, device=device, progress=progress)
             if plain:
-                train = train_plain(self, self._perceptron, device, progress)
+                hidden = self._hidden_units() or ()
+                train = train_plain(self, lambda n, n_outputs: MLP((n, *hidden, n_outputs)), device, progress)
             run = train(loss, data, n_outputs, specs)
         trained = (run.trained if isinstance(run, TabularTraining) else run).to("cpu")
         kept = np.flatnonzero(~trained.failed.numpy()).tolist()
@@ -293,17 +289,12 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         own_parts = [part_of[member] for member in kept]
         return ScaledNetworks(trained.take(kept), **data.scaling(own_parts)), own_parts
 
-    def _perceptron(self, n_inputs: int, n_outputs: int) -> MLP:
-        return MLP((n_inputs, *(self._hidden_units() or ()), n_outputs))
-
-    def _right(self, answers: Any, experts: Mapping[str, Expert], codes: NDArray[np.int64]) -> Floats:
+    def _right(self, answers: Any, experts: Mapping[str, Expert], codes: Ints) -> Floats:
         """Return how right each expert was on each row: the share of its right answers, NaN for a gap."""
+        known = np.array([np.nan if one.accuracy is None else one.accuracy for one in experts.values()])
         to_learn = [name for name, one in experts.items() if one.accuracy is None]
         right = read_answers(answers, experts, self.classes_, len(codes), to_learn).right(codes)
-        for number, expert in enumerate(experts.values()):
-            if expert.accuracy is not None:
-                right[:, number] = expert.accuracy
-        return right
+        return np.where(np.isnan(known), right, known)
 
     def _check_parameters(self) -> dict[str, Expert]:
         experts = read_experts(self.experts)

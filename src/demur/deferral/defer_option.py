@@ -1,17 +1,16 @@
 """DeferOption: any classifier, with experts that can be asked instead."""
 
-from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import check_is_fitted
 
-from demur.array_types import AnyArray, ByName, Estimator, Features, Label
+from demur.array_types import ByName, Estimator, Features, Floats, Ints, Label
 from demur.calibration import TemperatureScaling
 from demur.deferral.expert_reliability import (
     ExpertReliability,
@@ -26,14 +25,9 @@ from demur.deferral.experts import DeferringClassifier, check_names, read_answer
 from demur.errors import InputError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import checked_labels, fit_clone, out_of_fold_proba, proba_of, row_weights
+from demur.estimators.precomputed_probabilities import PrecomputedProbabilities
 from demur.estimators.reject_option import AroundAnEstimator
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
-from demur.rules import check_proba
-
-__all__ = ["DeferOption", "StoredProbabilities", "column_of"]
-
-
-Floats = NDArray[np.float64]
 
 _BOTH = np.arange(2)
 """The classes of what is learned about an expert: wrong and right."""
@@ -50,8 +44,8 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     ----------
     estimator : classifier or "auto"
         As in :class:`~demur.RejectOption`: cloned and fitted, or kept when wrapped in
-        ``sklearn.frozen.FrozenEstimator``. :class:`~demur.deferral.StoredProbabilities` reads probabilities that were
-        computed elsewhere.
+        ``sklearn.frozen.FrozenEstimator``. :class:`~demur.estimators.PrecomputedProbabilities` reads probabilities that
+        were computed elsewhere.
     experts : mapping
         From the name of each expert to its price, or to an :class:`~demur.deferral.Expert`. Names sort the experts
         where two of them are expected to cost the same.
@@ -175,8 +169,8 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         if weight is not None:
             fit_params = {**fit_params, "sample_weight": weight}
         base = self._base(1 / (1 + len(experts)))
-        if isinstance(base, StoredProbabilities):
-            base = FrozenEstimator(clone(base).fit(X, labels))
+        if isinstance(base, PrecomputedProbabilities):
+            base = FrozenEstimator(base)
         self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
         check_names(experts, self.classes_)
         to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
@@ -191,15 +185,17 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
             proba = np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
         self.experts_ = experts
         own_weight = np.ones(len(kept)) if weight is None else weight[kept]
-        votes = ballots.counts[kept]
-        self._fit_experts(base, _safe_indexing(X, kept), codes, proba, votes, own_weight, folds_within(folds, kept))
+        seen, inner = _safe_indexing(X, kept), folds_within(folds, kept)
+        if not all(len(side) for fold in inner for side in fold):  # "auto" held out some of the folds only
+            inner = folds_of(self.cv, seen, labels[kept], groups=None if groups is None else np.asarray(groups)[kept])
+        self._fit_experts(base, seen, codes, proba, ballots.counts[kept], own_weight, inner)
         return self
 
     def _fit_experts(
         self,
         base: Estimator,
         X: Features,
-        y: NDArray[np.int64],
+        y: Ints,
         proba: Floats,
         counts: Floats,
         weight: Floats,
@@ -276,33 +272,29 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         """Return the calibrated probabilities, the same given the experts, and P(expert right) for each expert."""
         check_is_fitted(self)
         plain = self._calibrated_proba(X)
-        right, informing = np.empty((len(plain), len(self.experts_))), []
-        for name in sorted(self.experts_):
-            column, fitted = list(self.experts_).index(name), self.reliability_.get(name)
-            if fitted is None:
-                right[:, column] = self.experts_[name].accuracy
-                continue
+        right, informing = {name: np.full(len(plain), one.accuracy) for name, one in self.experts_.items()}, []
+        for name, fitted in self.reliability_.items():
             given = None
             if fitted.kind == "stored":
                 given = self._stored(name, X)
             elif fitted.kind == "features":
                 given = proba_of(self.learners_[name], X, _BOTH)[:, 1]
-            right[:, column] = fitted.predict(plain, given)
+            right[name] = fitted.predict(plain, given)
             if given is not None:
                 informing.append(given)
-        if self.correction_ is None:
-            return plain, plain, right
-        return plain, recalibrated(plain, chance(self.correction_, evidence(plain, *informing))), right
+        proba, found = plain, np.column_stack(list(right.values()))
+        if self.correction_ is not None:
+            proba = recalibrated(plain, chance(self.correction_, evidence(plain, *informing)))
+        return plain, proba, found
 
-    def _final_answer(self, name: str, answer: NDArray[np.int64], proba: Floats) -> NDArray[np.int64]:
+    def _final_answer(self, name: str, answer: Ints, proba: Floats) -> Ints:
         """Combine the answer with the model's probabilities where that pays."""
         if not self.combines_[name]:
             return answer
-        combined: NDArray[np.int64] = (proba * self.confusion_[name][:, answer].T).argmax(axis=1)
-        return combined
+        return np.asarray((proba * self.confusion_[name][:, answer].T).argmax(axis=1))
 
 
-def _right_combined(votes: Floats, y: NDArray[np.int64], proba: Floats, folds: list[Fold]) -> Floats:
+def _right_combined(votes: Floats, y: Ints, proba: Floats, folds: list[Fold]) -> Floats:
     """Return how often an answer is right once it is combined with the model's probabilities."""
     combined = np.zeros(len(y))
     for train, test in folds:
@@ -310,87 +302,17 @@ def _right_combined(votes: Floats, y: NDArray[np.int64], proba: Floats, folds: l
         for answer in np.flatnonzero(votes[test].any(axis=0)):
             hit = (proba[test] * table[:, answer]).argmax(axis=1) == y[test]
             combined[test] += votes[test, answer] * hit
-    share: Floats = combined / np.maximum(votes.sum(axis=1), 1)
-    return share
+    return np.asarray(combined / np.maximum(votes.sum(axis=1), 1))
 
 
-def _confusion(votes: Floats, y: NDArray[np.int64]) -> Floats:
+def _confusion(votes: Floats, y: Ints) -> Floats:
     """Return P(answer | class), with one vote added to every cell."""
     counts = np.ones((votes.shape[1], votes.shape[1]))
     np.add.at(counts, y, votes)
-    table: Floats = counts / counts.sum(axis=1, keepdims=True)
-    return table
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
-class StoredProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """A classifier that reads its probabilities from columns of X: for models that exist only as stored outputs.
-
-    Parameters
-    ----------
-    columns : sequence of int or str, optional
-        The columns of X that hold the probabilities, one per class in sorted order. All of them by default.
-    classes : sequence, optional
-        The classes in the order of the columns. By default those in y, sorted.
-
-    Attributes
-    ----------
-    classes_ : array
-
-    Examples
-    --------
-    >>> X = [[0.9, 0.1], [0.4, 0.6]]
-    >>> StoredProbabilities().fit(X, ["no", "yes"]).predict(X)
-    array(['no', 'yes'], dtype='<U3')
-    """
-
-    def __init__(self, columns: Sequence[Any] | None = None, classes: Sequence[Any] | None = None) -> None:
-        self.columns = columns
-        self.classes = classes
-
-    def fit(self, X: Features, y: ArrayLike) -> Self:
-        """Learn the names of the classes; nothing else is to be learned.
-
-        Parameters
-        ----------
-        X : array or table of shape (n_rows, n_columns)
-        y : array of shape (n_rows,)
-        """
-        n_columns = self._read(X).shape[1]
-        self.n_features_in_ = np.shape(X)[1]
-        self.classes_ = np.unique(np.asarray(y)) if self.classes is None else np.asarray(self.classes)
-        if len(self.classes_) != n_columns or (np.sort(self.classes_) != self.classes_).any():
-            raise InputError(
-                f"classes must name the {n_columns} columns of probabilities in sorted order, got "
-                f"{self.classes_.tolist()}; give classes=..."
-            )
-        return self
-
-    def predict_proba(self, X: Features) -> NDArray[np.float64]:
-        """Return the probabilities as they stand in the columns, divided by their sum.
-
-        Parameters
-        ----------
-        X : array or table of shape (n_rows, n_columns)
-        """
-        check_is_fitted(self)
-        proba = self._read(X)
-        normalised: NDArray[np.float64] = proba / proba.sum(axis=1, keepdims=True)
-        return normalised
-
-    def predict(self, X: Features) -> AnyArray:
-        """Return the likeliest class of each row."""
-        likeliest: AnyArray = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return likeliest
-
-    def _read(self, X: Features) -> NDArray[np.float64]:
-        if self.columns is None:
-            values = np.asarray(X, dtype=np.float64)
-        else:
-            values = np.column_stack([column_of(X, column) for column in self.columns])
-        return np.asarray(check_proba(values), dtype=np.float64)
-
-
-def column_of(X: Features, column: Any) -> NDArray[np.float64]:
+def column_of(X: Features, column: Any) -> Floats:
     """Return one column: of a table by its name, of an array by its index.
 
     Examples

@@ -18,8 +18,8 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from demur.array_types import Floats
 from demur.deferral.joint_losses import JointLoss, resolve_joint
 from demur.errors import InputError
 from demur.lazy_torch import F, Tensor, torch
@@ -33,8 +33,6 @@ from demur.theory.examined_loss import ExaminedLoss, examine
 from demur.theory.simplex import random_eta
 from demur.theory.witness import Witness
 from demur.workers import single_threaded_kernels
-
-__all__ = ["DeferralReport", "check_deferral"]
 
 _MOST_OUTCOMES = 400
 _TOPS = (0.0, 0.15, 0.45, 0.8)
@@ -68,16 +66,16 @@ class DeferralReport:
     prices: tuple[float, ...]
     verdict: str
     witness: Witness | None
-    outcomes: NDArray[np.float64] | None
+    outcomes: Floats | None
     search: SearchFindings
 
     @property
-    def eta(self) -> NDArray[np.float64] | None:
+    def eta(self) -> Floats | None:
         """The class probabilities of the counterexample."""
         return None if self.outcomes is None else self.outcomes.reshape(self.n_classes, -1).sum(axis=1)
 
     @property
-    def accuracy(self) -> NDArray[np.float64] | None:
+    def accuracy(self) -> Floats | None:
         """P(expert right) of each expert at the counterexample."""
         if self.outcomes is None:
             return None
@@ -91,9 +89,9 @@ class DeferralReport:
             f"  {found.n_eta} distributions of class and experts: {found.n_right} decided rightly, {found.n_near} too "
             f"near a boundary to tell, {found.n_unresolved + found.n_indifferent} open, {found.n_untried} untried."
         )
-        if self.witness is None or self.eta is None or self.accuracy is None:
-            return f"{head}\n{tried}"
         witness = self.witness
+        if witness is None or self.eta is None or self.accuracy is None:
+            return f"{head}\n{tried}"
         return (
             f"{head}\n{tried}\n"
             f"  eta = {self.eta.round(4).tolist()}, P(expert right) = {self.accuracy.round(4).tolist()}: best is to "

@@ -6,28 +6,14 @@ and the choice between several ways of estimating, which goes by log loss.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logit
 from sklearn.linear_model import LogisticRegression
 
+from demur.array_types import Floats, Ints
 from demur.estimators.splitting import Fold
-
-__all__ = [
-    "ExpertReliability",
-    "ExpertRows",
-    "chance",
-    "evidence",
-    "fit_reliability",
-    "fit_shares",
-    "log_odds",
-    "log_odds_of_best",
-    "recalibrated",
-]
-
-Floats = NDArray[np.float64]
 
 _SMALLEST = 1e-6
 """Estimates are kept this far from 0 and 1 before log odds are taken of them."""
@@ -35,8 +21,7 @@ _ENOUGH = 30
 """So many answers without a mistake count as those of an expert who is always right."""
 
 
-@dataclass(frozen=True, eq=False)
-class ExpertRows:
+class ExpertRows(NamedTuple):
     """What is known about one expert on the rows of one fit.
 
     Parameters
@@ -58,7 +43,7 @@ class ExpertRows:
     right: Floats
     weight: Floats
     proba: Floats
-    y: NDArray[np.int64]
+    y: Ints
     estimates: Mapping[str, Floats]
     folds: Sequence[Fold]
 
@@ -100,8 +85,7 @@ class ExpertReliability:
         if self.kind == "share":
             return np.full(len(proba), self.share)
         if self.model is None:
-            by_class: Floats = proba @ self.by_class
-            return by_class
+            return proba @ self.by_class
         return chance(self.model, evidence(proba) if given is None else evidence(proba, given))
 
 
@@ -138,11 +122,8 @@ def log_odds_of_best(proba: Floats) -> Floats:
     >>> log_odds_of_best(np.array([[0.5, 0.5], [0.25, 0.75]])).round(4)
     array([0.    , 1.0986])
     """
-    best = proba.argmax(axis=1)
-    others = proba.copy()
-    others[np.arange(len(proba)), best] = 0.0
-    rest = np.clip(others.sum(axis=1), _SMALLEST, 1 - _SMALLEST)
-    return 0.0 - np.asarray(logit(rest), dtype=np.float64)
+    others = np.sort(proba, axis=1)[:, :-1]
+    return np.asarray(0.0 - log_odds(others.sum(axis=1)))
 
 
 def recalibrated(proba: Floats, right: Floats) -> Floats:
@@ -153,13 +134,13 @@ def recalibrated(proba: Floats, right: Floats) -> Floats:
     >>> recalibrated(np.array([[0.5, 0.3, 0.2]]), np.array([0.8])).round(2)
     array([[0.8 , 0.12, 0.08]])
     """
-    rows, best = np.arange(len(proba)), proba.argmax(axis=1)
+    best = proba.argmax(axis=1)[:, None]
     others = proba.copy()
-    others[rows, best] = 0.0
+    np.put_along_axis(others, best, 0.0, axis=1)
     total = others.sum(axis=1, keepdims=True)
     shares = np.where(total > 0, others / np.where(total > 0, total, 1), 1 / (proba.shape[1] - 1))
     found: Floats = shares * (1 - right)[:, None]
-    found[rows, best] = right
+    np.put_along_axis(found, best, right[:, None], axis=1)
     return found
 
 
@@ -180,24 +161,22 @@ def fit_shares(z: Floats, share: Floats, weight: Floats) -> LogisticRegression:
 
 def chance(model: LogisticRegression, z: Floats) -> Floats:
     """Return the share that the regression expects for each row."""
-    expected: Floats = model.predict_proba(z)[:, 1]
-    return expected
+    return np.asarray(model.predict_proba(z)[:, 1])
 
 
-def _regression(rows: ExpertRows, z: Floats, some: NDArray[np.int64]) -> LogisticRegression:
+def _regression(rows: ExpertRows, z: Floats, some: Ints) -> LogisticRegression:
     """Fit the logistic regression on those of the rows that the expert has answered."""
     seen = some[rows.weight[some] > 0]
     return fit_shares(z[seen], rows.right[seen], rows.weight[seen])
 
 
-def _by_class(rows: ExpertRows, some: NDArray[np.int64]) -> Floats:
+def _by_class(rows: ExpertRows, some: Ints) -> Floats:
     """Return the share of right answers on rows of each class, drawn to the share overall by one answer."""
     n_classes, weight = rows.proba.shape[1], rows.weight[some]
     right = np.bincount(rows.y[some], weight * rows.right[some], minlength=n_classes)
     answers = np.bincount(rows.y[some], weight, minlength=n_classes)
     share = _smoothed(float(right.sum()), float(answers.sum() - right.sum()))
-    found: Floats = (right + share) / (answers + 1)
-    return found
+    return (right + share) / (answers + 1)
 
 
 def evidence(proba: Floats, *estimates: Floats) -> Floats:
@@ -206,9 +185,8 @@ def evidence(proba: Floats, *estimates: Floats) -> Floats:
 
 
 def _log_loss(estimate: Floats, rows: ExpertRows) -> float:
-    share = np.clip(estimate, _SMALLEST, 1 - _SMALLEST)
-    loss = -(rows.right * np.log(share) + (1 - rows.right) * np.log1p(-share))
-    return float(np.average(loss, weights=rows.weight))
+    odds = log_odds(estimate)
+    return float(np.average(np.logaddexp(0, odds) - rows.right * odds, weights=rows.weight))
 
 
 def _smoothed(right: float, wrong: float) -> float:

@@ -3,32 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight
 
-from demur.array_types import AnyArray, ByName, Estimator, Features
+from demur.array_types import AnyArray, ByName, Estimator, Features, Floats, Ints
 from demur.deferral.capacity import Capacity
 from demur.errors import InputError, InputTypeError
 from demur.estimators.base import checked_labels
 from demur.rules import Decision
-
-__all__ = [
-    "MODEL",
-    "Ballots",
-    "DeferringClassifier",
-    "Expert",
-    "Votes",
-    "check_names",
-    "check_prices",
-    "read_answers",
-    "read_experts",
-]
-
-Floats = NDArray[np.float64]
 
 MODEL = "model"
 """The entry of ``route`` for rows that the model answers."""
@@ -81,19 +67,14 @@ class Votes:
 
     Examples
     --------
-    >>> Votes([[3, 1], [0, 5]]).counts
-    array([[3., 1.],
-           [0., 5.]])
+    >>> Votes([[3, 1], [0, 5]])
+    Votes(counts=[[3, 1], [0, 5]])
     """
 
     counts: Any
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "counts", np.asarray(self.counts, dtype=np.float64))
 
-
-@dataclass(frozen=True, eq=False)
-class Ballots:
+class Ballots(NamedTuple):
     """The answers of all experts, as counts.
 
     Parameters
@@ -105,13 +86,12 @@ class Ballots:
     """
 
     counts: Floats
-    answer: NDArray[np.int64]
+    answer: Ints
 
-    def right(self, y: NDArray[np.int64]) -> Floats:
+    def right(self, y: Ints) -> Floats:
         """Return the share of right answers, of shape (n_rows, n_experts), given the classes; NaN for a gap."""
         with np.errstate(invalid="ignore"):
-            share: Floats = self.counts[np.arange(len(y)), :, y] / self.counts.sum(axis=2)
-        return share
+            return np.asarray(self.counts[np.arange(len(y)), :, y] / self.counts.sum(axis=2))
 
 
 def read_experts(experts: Any) -> dict[str, Expert]:
@@ -166,18 +146,19 @@ def check_prices(prices: Any, experts: Mapping[str, Expert], n_rows: int) -> Flo
     array([[0.1, 0.2],
            [inf, 0.2]])
     """
+    names = list(experts)
     found = np.tile(np.array([one.price for one in experts.values()], dtype=np.float64), (n_rows, 1))
     if isinstance(prices, Mapping):
         for name, price in prices.items():
             if name not in experts:
-                raise InputError(f"a price was given for {name!r}; the experts are {', '.join(experts)}.")
-            found[:, list(experts).index(name)] = _numbers(f"the price of {name!r}", price, (), (n_rows,))
+                raise InputError(f"a price was given for {name!r}; the experts are {', '.join(names)}.")
+            found[:, names.index(name)] = _numbers(f"the price of {name!r}", price, (), (n_rows,))
     elif prices is not None:
         found[:] = _numbers("prices", prices, (len(experts),), (n_rows, len(experts)))
     if not (found >= 0).all():
         row, column = np.argwhere(~(found >= 0))[0]
         raise InputError(
-            f"the price of {list(experts)[column]!r} in row {row + 1} is {found[row, column]:g}; give a number of at "
+            f"the price of {names[column]!r} in row {row + 1} is {found[row, column]:g}; give a number of at "
             "least 0, or infinity for an expert who cannot be asked."
         )
     return found
@@ -213,15 +194,17 @@ def read_answers(
     for number, name in enumerate(experts):
         given = columns.get(name)
         if isinstance(given, Votes):
-            votes = _checked_counts(name, given.counts, (n_rows, len(classes)))
+            votes, shape = np.asarray(given.counts, dtype=np.float64), (n_rows, len(classes))
+            if votes.shape != shape or not np.isfinite(votes).all() or (votes < 0).any():
+                raise InputError(
+                    f"the votes of {name!r} must be counts of shape {shape}, rows by classes: finite, at least 0."
+                )
+            counts[:, number] = votes
+            answer[:, number] = np.where(votes.any(axis=1), votes.argmax(axis=1), -1)
         elif given is not None:
             codes = _codes(name, given, classes, n_rows)
-            votes = one_vote[codes].sum(axis=1)
+            counts[:, number] = one_vote[codes].sum(axis=1)
             answer[:, number] = codes[np.arange(n_rows), (codes >= 0).argmax(axis=1)]
-        if given is not None:
-            counts[:, number] = votes
-            if isinstance(given, Votes):
-                answer[:, number] = np.where(votes.any(axis=1), votes.argmax(axis=1), -1)
         if name in to_learn and not counts[:, number].any():
             raise InputError(
                 f"there is no answer of the expert {name!r} to learn from; give answers=, leave the expert out, or "
@@ -252,11 +235,10 @@ def _columns_by_expert(answers: Any, names: list[str], n_rows: int) -> ByName:
     return dict(zip(names, table.T, strict=True))
 
 
-def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> NDArray[np.int64]:
+def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> Ints:
     """Return class numbers of shape (n_rows, n_people), -1 for gaps."""
     labels = _as_array(given)
-    if labels.ndim == 1:
-        labels = labels.reshape(-1, 1)
+    labels = labels.reshape(-1, 1) if labels.ndim == 1 else labels
     if labels.ndim != 2 or len(labels) != n_rows:
         raise InputError(
             f"the answers of {name!r} must have shape ({n_rows},), or ({n_rows}, n_people) for several people, got "
@@ -289,12 +271,6 @@ def _is_gap(entry: Any) -> bool:
     return entry is None or type(entry).__name__ == "NAType" or entry == "" or entry != entry
 
 
-def _checked_counts(name: str, counts: Floats, shape: tuple[int, int]) -> Floats:
-    if counts.shape != shape or not np.isfinite(counts).all() or (counts < 0).any():
-        raise InputError(f"the votes of {name!r} must be counts of shape {shape}, rows by classes: finite, at least 0.")
-    return counts
-
-
 def _numbers(what: str, values: Any, *shapes: tuple[int, ...]) -> Floats:
     """Return numbers of one of these shapes, or refuse them."""
     try:
@@ -322,6 +298,14 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     experts_: dict[str, Expert]
     classes_: AnyArray
     reject_label_: Any
+    has_proba: ClassVar = True
+    """Whether there are class probabilities: always."""
+    effective_cost: ClassVar = None
+    """The price of one rejection; None, because each expert has one of its own."""
+    cost_adjustable: ClassVar = False
+    """Whether one cost decides: never; prices change without another fit, by ``decide(X, prices=...)``."""
+    why_cost_fixed: ClassVar = "it asks experts, each at a price of its own; change those prices instead"
+    """Why there is no single cost to change, in words."""
 
     @abstractmethod
     def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
@@ -371,8 +355,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
             As for :meth:`decide`.
         """
         names = np.array([*self.experts_, MODEL])
-        routed: NDArray[np.str_] = names[self.decide(X, prices, capacity).ask]
-        return routed
+        return names[self.decide(X, prices, capacity).ask]
 
     def predict(
         self, X: Features, answers: Any = None, prices: Any = None, capacity: Capacity | None = None
@@ -391,7 +374,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         decision, said, _ = self._answered(X, answers, prices, capacity)
         return replace(decision, label=np.maximum(said, 0), reject=said < 0).labels(self.classes_, self.reject_label_)
 
-    def final_answers(self, X: Features, decision: Decision[AnyArray], answers: Any) -> NDArray[np.int64]:
+    def final_answers(self, X: Features, decision: Decision[AnyArray], answers: Any) -> Ints:
         """Return the position among the classes of the system's answer; -1 where the asked expert's is missing.
 
         Parameters
@@ -442,26 +425,6 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         charged = price[rows, asked] + np.where(said < 0, expected, wrong)
         return 0.0 - float(np.average(charged, weights=weight))
 
-    @property
-    def has_proba(self) -> bool:
-        """Whether there are class probabilities: always."""
-        return True
-
-    @property
-    def effective_cost(self) -> float | None:
-        """The price of one rejection; None, because each expert has one of its own."""
-        return None
-
-    @property
-    def why_cost_fixed(self) -> str | None:
-        """Why there is no single cost to change, in words."""
-        return "it asks experts, each at a price of its own; change those prices instead"
-
-    @property
-    def cost_adjustable(self) -> bool:
-        """Whether one cost decides: never; prices change without another fit, by ``decide(X, prices=...)``."""
-        return False
-
     def explain(self) -> str | None:
         """Say in words who can be asked, and at which price."""
         asked = ", ".join(f"{name} at {one.price:g}" for name, one in read_experts(self.experts).items())
@@ -479,7 +442,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
 
     def _answered(
         self, X: Features, answers: Any, prices: Any, capacity: Capacity | None
-    ) -> tuple[Decision[AnyArray], NDArray[np.int64], Floats]:
+    ) -> tuple[Decision[AnyArray], Ints, Floats]:
         """Return the decisions, the numbers of the system's answers, and P(expert right)."""
         plain, proba, right = self._estimates(X)
         decision = self._decide(proba, right, prices, capacity)
@@ -500,7 +463,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         ask, costs = np.where(reject, best, -1), np.column_stack([1 - proba, 1 - worth])
         return Decision(proba.argmax(axis=1), reject, acceptance, acceptance, ask, costs)
 
-    def _said(self, answers: Any, proba: Floats, decision: Decision[AnyArray]) -> NDArray[np.int64]:
+    def _said(self, answers: Any, proba: Floats, decision: Decision[AnyArray]) -> Ints:
         """Return the number of the class that the system answers, -1 where it waits for an expert."""
         asked = np.asarray(decision.ask)
         said = np.where(asked < 0, decision.label, -1)
@@ -512,6 +475,6 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
             said[rows] = self._final_answer(name, ballots.answer[rows, number], proba[rows])
         return said
 
-    def _final_answer(self, name: str, answer: NDArray[np.int64], proba: Floats) -> NDArray[np.int64]:
+    def _final_answer(self, name: str, answer: Ints, proba: Floats) -> Ints:
         """Return the system's answer on rows where this expert was asked and gave an answer."""
         return answer

@@ -13,12 +13,13 @@ features alone.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias, TypeVar, final
 
 from numpy.typing import ArrayLike
 
+from demur.array_types import AnyMapping
 from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import F, Tensor, torch
 from demur.losses import CrossEntropy
@@ -36,20 +37,6 @@ from demur.losses.registry import load_object
 from demur.margins import Logistic
 from demur.named_classes import NamedClasses
 from demur.rules import Decision
-
-__all__ = [
-    "AsymmetricDeferral",
-    "DecoupledDeferral",
-    "JointLoss",
-    "OneVsAllDeferral",
-    "RealizableDeferral",
-    "SoftmaxDeferral",
-    "TwoStageDeferral",
-    "available_joint",
-    "get_joint",
-    "register_joint",
-    "resolve_joint",
-]
 
 Prices: TypeAlias = Sequence[float] | Tensor | ArrayLike
 
@@ -179,10 +166,10 @@ class JointLoss(Trainable):
 
 L = TypeVar("L", bound=JointLoss)
 
-_joint: NamedClasses[type[JointLoss]] = NamedClasses("joint loss")
+_joint: NamedClasses[JointLoss] = NamedClasses("joint loss")
 
 
-def register_joint(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
+def register_joint(*variants: AnyMapping) -> Callable[[type[L]], type[L]]:
     """Make a joint loss known under the name of each of its variants, as :func:`demur.losses.register` does losses.
 
     Examples
@@ -196,13 +183,7 @@ def register_joint(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]
     Weighty(weight=3.0)
     >>> del _joint["weighty-3"]
     """
-
-    def decorate(cls: type[L]) -> type[L]:
-        for fields in variants or ({},):
-            _joint.add(cls(**fields).name, cls, fields)
-        return cls
-
-    return decorate
+    return _joint.variants(*variants)
 
 
 def available_joint() -> list[str]:
@@ -228,8 +209,7 @@ def get_joint(name: str, **fields: Any) -> JointLoss:
         ...
     demur.errors.InputError: unknown joint loss 'mss'. Did you mean 'ms'? Available: asm, decoupled, ms, ...
     """
-    loss: JointLoss = _joint.make(name, **fields)
-    return loss
+    return _joint.make(name, **fields)
 
 
 def resolve_joint(loss: str | JointLoss | type[JointLoss]) -> JointLoss:

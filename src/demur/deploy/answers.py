@@ -5,12 +5,13 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from demur import __version__
+from demur.array_types import AnyMapping
 from demur.columns import Column
 from demur.deploy.request_types import RequestError, column_array, request_table
 from demur.errors import InputError, MissingExtraError
@@ -19,11 +20,9 @@ from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY, check_audit, draw_audit
 from demur.tabular.table_files import as_column
 
-__all__ = ["Answerer", "GraphModel", "ServiceMetrics"]
-
 _log = logging.getLogger("demur.deploy")
 
-Row: TypeAlias = Mapping[str, Any]
+Row: TypeAlias = AnyMapping
 Decision: TypeAlias = dict[str, Any]
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
@@ -68,7 +67,7 @@ class Answerer:
         self._graph = GraphModel.of(model)
         self._waiting: list[tuple[Row, asyncio.Future[Decision | None]]] = []
 
-    async def answer(self, question: Mapping[str, Any]) -> bytes:
+    async def answer(self, question: AnyMapping) -> bytes:
         """Return the answer to a question that was checked, as JSON."""
         try:
             decisions = await self._decisions(question)
@@ -89,12 +88,12 @@ class Answerer:
         self.metrics.count_decisions(decisions, n_audited)
         return answer
 
-    async def _decisions(self, question: Mapping[str, Any]) -> list[Decision]:
+    async def _decisions(self, question: AnyMapping) -> list[Decision]:
         rows, n_classes = _rows(question), len(self.model.classes)
         if question.get("proba") and len(rows) * n_classes > _MOST_PROBA:
             problem = f"{len(rows):,} rows of {n_classes:,} classes have more than {_MOST_PROBA:,}"
             raise RequestError(f"{problem} probabilities: send the rows in several requests.", 413)
-        if self._graph is not None and len(rows) <= _MOST_TOGETHER:
+        if self._graph is not None and len(rows) <= _MOST_TOGETHER and not question.get("why"):
             options = {name: value for name, value in question.items() if name != "rows"}
             decided = [self._queued({**options, "row": row}) for row in rows]
             found = [decision for one in decided if (decision := await one) is not None]
@@ -124,7 +123,7 @@ class Answerer:
             if not decided.cancelled():
                 decided.set_result(decision)
 
-    def _by_table(self, question: Mapping[str, Any]) -> list[Decision]:
+    def _by_table(self, question: AnyMapping) -> list[Decision]:
         """Decide with the model itself."""
         table, proba = request_table(self.model, _rows(question)), bool(question.get("proba"))
         answers = self.model.answers(
@@ -135,6 +134,10 @@ class Answerer:
             columns = [answers.column(name).to_pylist() for name in self.model.proba_columns]
             for one, *values in zip(decisions, *columns, strict=True):
                 one["proba"] = dict(zip(self.model.classes.tolist(), values, strict=True))
+        if question.get("why"):
+            found = self.model.because(table, [_is_rejected(one) for one in decisions], question.get("cost"))
+            for one, because in zip(decisions, found, strict=True):
+                one["because"] = because
         return decisions
 
     def _draw(self, decisions: list[Decision]) -> int:
@@ -145,12 +148,12 @@ class Answerer:
         return int(drawn.sum())
 
 
-def _is_rejected(one: Mapping[str, Any]) -> bool:
+def _is_rejected(one: AnyMapping) -> bool:
     """Return whether a decision is not an answer yet."""
     return bool(one["decision"] == "ask" if "decision" in one else one["rejected"])
 
 
-def _rows(question: Mapping[str, Any]) -> Sequence[Row]:
+def _rows(question: AnyMapping) -> Sequence[Row]:
     rows: Sequence[Row] = (question["row"],) if "row" in question else question["rows"]
     return rows
 
@@ -192,7 +195,7 @@ class GraphModel:
         except (ImportError, MissingExtraError, ExportError):
             return None
 
-    def decisions(self, questions: Sequence[Mapping[str, Any]]) -> list[Decision | None]:
+    def decisions(self, questions: Sequence[AnyMapping]) -> list[Decision | None]:
         """Return the decision of each row, or None where the model itself has to decide.
 
         These are novel rows and new categories, whose reason names columns, and costs where the cost is fixed.
@@ -223,7 +226,7 @@ class GraphModel:
                 decision["proba"] = dict(zip(self._names, row.tolist(), strict=True))
         return found
 
-    def _encoded(self, question: Mapping[str, Any]) -> list[float] | None:
+    def _encoded(self, question: AnyMapping) -> list[float] | None:
         if question.get("cost") is not None and not self.model.cost_adjustable:
             return None
         try:
@@ -292,16 +295,13 @@ class ServiceMetrics:
             multiprocess_mode="max",
         )  # fmt: skip
         info.labels(model, target, __version__).set(1)
-        words = "When the model was loaded."
-        loaded = Gauge("demur_model_loaded_timestamp_seconds", words, registry=own, multiprocess_mode="max")
-        loaded.set_to_current_time()
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
         """Count a request and its duration."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def count_decisions(self, decisions: Sequence[Mapping[str, Any]], n_audited: int = 0) -> None:
+    def count_decisions(self, decisions: Sequence[AnyMapping], n_audited: int = 0) -> None:
         """Count the rows of an answer."""
         for one in decisions:
             rejected = "true" if _is_rejected(one) else "false"

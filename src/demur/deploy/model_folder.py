@@ -11,7 +11,7 @@ import os
 import platform
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import pyarrow as pa
 import sklearn
 
 from demur import __version__
-from demur.array_types import ByName, Estimator
+from demur.array_types import AnyMapping, ByName, Estimator, FilePath
 from demur.columns.schema import Column
 from demur.deploy import model_parts
 from demur.deploy.model_parts import ModelFileError
@@ -29,12 +29,8 @@ from demur.errors import MissingExtraError
 from demur.tabular import TableModel
 from demur.whole_file import move_into_place, part_of, recover, write_whole
 
-__all__ = ["ModelVersionWarning", "check_target", "load", "save"]
-
 _MANIFEST, _MODEL, _REPORT = "model.json", "model.skops", "report.html"
 _FORMAT, _VERSION = "demur-model", 2
-
-_LARGEST_MANIFEST = 1 << 20
 
 
 class ModelVersionWarning(UserWarning):
@@ -52,7 +48,7 @@ class ModelVersionWarning(UserWarning):
     """
 
 
-def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+def save(model: Estimator, path: FilePath, *, overwrite: bool = False) -> None:
     """Save a model as a folder that :func:`load` reads on another machine, without pickle.
 
     The folder holds ``model.skops`` (the model) and ``model.json`` (the versions it was written with, and checksums).
@@ -118,7 +114,7 @@ def save(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = Fa
         move_into_place(new, target)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: FilePath) -> Any:
     """Load a model that :func:`save` has written.
 
     A model that was trained on a GPU is loaded on the CPU. The loaded model predicts one dummy row, so that a damaged
@@ -266,7 +262,7 @@ def _read_manifest(path: Path) -> ByName:
     if not path.is_dir():
         raise ModelFileError(f"{path} is a file, but a demur model is a folder; give the folder.")
     file = path / _MANIFEST
-    if not file.is_file() or file.stat().st_size > _LARGEST_MANIFEST:
+    if not file.is_file():
         raise ModelFileError(f"{path} is not a demur model: it has no {_MANIFEST} of demur's.")
     try:
         document: ByName = json.loads(_bytes_of(file))
@@ -285,7 +281,7 @@ def _read_manifest(path: Path) -> ByName:
     return document
 
 
-def _checked_content(path: Path, document: Mapping[str, Any]) -> bytes:
+def _checked_content(path: Path, document: AnyMapping) -> bytes:
     """Return the bytes of the model if they have the size and the checksum in the manifest."""
     try:
         size, digest = (document["files"][_MODEL][name] for name in ("size", "sha256"))

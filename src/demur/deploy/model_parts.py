@@ -10,10 +10,14 @@ import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
+from importlib import import_module
+from inspect import isabstract
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import sklearn
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.frozen import FrozenEstimator
 
@@ -22,8 +26,6 @@ from demur.array_types import Estimator
 from demur.errors import InputError, UserError
 from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees, library_of
 from demur.estimators.torch_classifier import TorchClassifier
-
-__all__ = ["ModelFileError", "dump", "load", "one_line", "registered_types"]
 
 
 class ModelFileError(InputError):
@@ -98,7 +100,6 @@ _PARTS = (
     "demur.deferral.joint_losses.SoftmaxDeferral",
     "demur.deferral.joint_losses.TwoStageDeferral",
     "demur.deferral.expert_reliability.ExpertReliability",
-    "demur.deferral.defer_option.StoredProbabilities",
     "demur.estimators.answer_classifier.AnswerClassifier",
     "demur.estimators.auto_classifier.TableEncoding",
     "demur.estimators.base.KnownRows",
@@ -114,6 +115,7 @@ _PARTS = (
     "demur.estimators.text_features.Ngrams",
     "demur.estimators.network_selection.Candidate",
     "demur.estimators.network_selection.FittedNetworks",
+    "demur.training.robust_scaling.Pieces",
     "demur.estimators.network_selection.ScaledNetworks",
     "demur.estimators.torch_classifier.OnnxNetwork",
     "demur.guarantees.risk_control.RiskCertificate",
@@ -126,21 +128,18 @@ _PARTS = (
     "demur.tabular.expert_columns.ExpertColumns",
     "demur.tabular.table_model.TableModel",
     "demur.training.mlp.MLP",
-    "demur.training.robust_scaling.SmoothRobustScaler",
     "demur.training.tabular_net.PeriodicEmbeddings",
     "demur.training.tabular_net.TabularNet",
     "demur.training.jobs.Trained",
 )
 """What demur's models are made of, beside losses, margin functions and rules, which the registries know."""
 
-_REGISTERED_BY = {
-    "loss": "demur.losses.register",
-    "margin": "demur.margins.register_margin",
-    "rule": "demur.rules.register_rule",
-}
-"""For each kind of class that a user may add, the decorator that registers one."""
-
-_BASES: Mapping[str, type] = {"rule": rules.Rule, "loss": losses.Loss, "margin": margins.MarginFunction}
+_OWN_CLASSES: tuple[tuple[str, type, str], ...] = (
+    ("loss", losses.Loss, "demur.losses.register"),
+    ("margin", margins.MarginFunction, "demur.margins.register_margin"),
+    ("rule", rules.Rule, "demur.rules.register_rule"),
+)
+"""The kinds of class that a user may add, each with the decorator that registers one."""
 
 
 def registered_types() -> set[str]:
@@ -158,8 +157,20 @@ def registered_types() -> set[str]:
 def _types(data: bytes) -> tuple[list[str], list[str]]:
     """Return the types in an archive that skops does not trust by itself, and those that no model may hold."""
     found = _skops().get_untrusted_types(data=data)
-    unknown = set(found).difference(TRUSTED, _PARTS)
+    unknown = {name for name in set(found).difference(TRUSTED, _PARTS) if not _is_estimator(name)}
     return found, sorted(unknown - registered_types()) if unknown else []
+
+
+def _is_estimator(path: str) -> bool:
+    """Return whether this is a public estimator of scikit-learn, which skops knows if all modules were imported."""
+    module, _, name = path.rpartition(".")
+    public = module.partition("._")[0]
+    library, *parts = public.split(".")
+    if library != "sklearn" or not parts or parts[0] not in sklearn.__all__ or "tests" in parts or name[0] == "_":
+        return False
+    found = getattr(import_module(public), name, None)
+    is_public = isinstance(found, type) and issubclass(found, BaseEstimator) and found.__module__ == module
+    return is_public and not isabstract(found)
 
 
 def dump(model: Estimator) -> bytes:
@@ -264,11 +275,11 @@ def _why_not_trusted(path: str) -> str:
     if module.partition(".")[0] == "torch":
         return _OF_TORCH
     found = getattr(sys.modules.get(module), name, None)
-    for kind, base in _BASES.items():
+    for kind, base, decorator in _OWN_CLASSES:
         if isinstance(found, type) and issubclass(found, base):
             return (
                 f"the {kind} {name} is not registered, so that no other program could find its code; decorate the "
-                f"class with {_REGISTERED_BY[kind]}."
+                f"class with {decorator}."
             )
     if (callable(found) and not isinstance(found, type)) or "<lambda>" in name:
         return (

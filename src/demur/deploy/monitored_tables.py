@@ -1,7 +1,6 @@
 """Feed tables to a monitor: every row is counted once, also where files grow, are replaced or given again."""
 
 import hashlib
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,17 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from demur.array_types import ByName
+from demur.array_types import ByName, FilePath, Mask
 from demur.columns.frames import TableWarning
 from demur.deploy.monitoring import Monitor
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 from demur.tabular.table_files import class_texts, open_table, read_labelled
 from demur.tabular.table_model import TableModel
 from demur.whole_file import locked
-
-__all__ = ["MonitoredTables"]
 
 _BLOCK = 1 << 20
 
@@ -56,7 +52,7 @@ class MonitoredTables:
     2
     """
 
-    def __init__(self, state: str | os.PathLike[str], model: TableModel, begin: Callable[[], Monitor]) -> None:
+    def __init__(self, state: FilePath, model: TableModel, begin: Callable[[], Monitor]) -> None:
         self.state, self.model, self._begin = Path(state), model, begin
 
     def monitor(self) -> Monitor:
@@ -143,9 +139,7 @@ class MonitoredTables:
             source["labelled"] += np.flatnonzero(new).tolist()
             _note_known(int((labelled & counted).sum()), "labelled rows", data)
 
-    def _to_review(
-        self, chunk: pa.RecordBatch, copies: pa.RecordBatch, drawn: NDArray[np.bool_], where: str
-    ) -> pa.Table:
+    def _to_review(self, chunk: pa.RecordBatch, copies: pa.RecordBatch, drawn: Mask, where: str) -> pa.Table:
         """Return the rows to review as they are in the file, the reason, and an empty column for the label."""
         answers = self.model.answers(chunk, where=where)
         rejected = answers.column("rejected").to_numpy()

@@ -7,7 +7,6 @@ at most delta (Ville's inequality), however long the monitor runs and however of
 
 import json
 import math
-import os
 import secrets
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -16,21 +15,18 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import logit
 
-from demur.array_types import ByName
+from demur.array_types import ByName, FilePath, Floats, Ints, Mask
 from demur.errors import InputError
 from demur.guarantees import RiskControl
+from demur.guarantees.coverage import check_share
 from demur.metrics import Interval
 from demur.tabular.evaluation import Evaluation
 from demur.tabular.review_queue import check_audit, reviewed_rows
 from demur.tabular.table_files import LabelledTable, class_texts
-from demur.tabular.table_model import TableModel
+from demur.tabular.table_model import TableModel, answer_confidence
 from demur.whole_file import write_whole
-
-__all__ = ["Alarm", "DriftBets", "Monitor", "Reference", "RiskBets", "risk_sequence"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _EDGES = np.linspace(-4.0, 12.0, 65)
 """Bin edges of the confidence, in log odds. They are fixed: edges chosen on the reference rows would make those rows
@@ -122,20 +118,24 @@ class Reference:
         """Return plain numbers and lists."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
+    @property
+    def n_answered(self) -> int:
+        """Number of answered rows."""
+        return self.n_rows - self.n_rejected
 
-def _looks(model: TableModel, table: Any, where: str) -> tuple[NDArray[np.bool_], Floats, Ints]:
+
+def _looks(model: TableModel, table: Any, where: str) -> tuple[Mask, Floats, Ints]:
     """Return what the drift checks use: rejection, confidence and first choice of each row."""
     decision, scores = model.decide_and_score(table, where=where)
     label = np.asarray(decision.label, dtype=np.int64)
-    by_class = scores[np.arange(len(label)), label] if model.has_proba else decision.confidence
-    return np.asarray(decision.reject), np.asarray(by_class, dtype=np.float64), label
+    first = scores[np.arange(len(label)), label] if model.has_proba else None
+    return np.asarray(decision.reject), answer_confidence(decision, first, model.cost_adjustable), label
 
 
 def _bins(confidence: Floats, is_probability: bool) -> Ints:
     if not is_probability:
         return np.digitize(np.arcsinh(confidence), _SCORE_EDGES).astype(np.int64)
-    inside = np.clip(confidence, _TINY, 1 - _TINY)
-    return np.digitize(np.log(inside / (1 - inside)), _EDGES).astype(np.int64)
+    return np.digitize(logit(np.clip(confidence, _TINY, 1 - _TINY)), _EDGES).astype(np.int64)
 
 
 _BLOCK = 25
@@ -183,7 +183,7 @@ class _Bets:
         """Logarithm of the current capital; it starts at 0."""
         cash = math.log(self._cash(self.n_rows // _BLOCK))
         capital = np.logaddexp(cash, np.logaddexp.reduce(self._log_stakes, axis=-1))
-        return np.asarray(self._evidence(capital[..., None])[..., 0])
+        return self._evidence(capital[..., None])[..., 0]
 
     def _bet(self, *columns: NDArray[Any]) -> Floats:
         """Process rows in order, shape (..., n); return the log capital after each."""
@@ -269,7 +269,7 @@ class DriftBets(_Bets):
         weight = self._memory + _PRIOR
         density = np.log(_PIECES * weight / weight.sum(axis=-1, keepdims=True))
         self._pending = self._pending + (pieces[..., None] == np.arange(_PIECES)).sum(axis=-2)
-        return np.asarray(np.take_along_axis(density, pieces[..., None, :], axis=-1))
+        return np.take_along_axis(density, pieces[..., None, :], axis=-1)
 
     def _end_block(self) -> None:
         self._memory = self._memory * np.exp(-_BLOCK / _MEMORIES)[:, None] + self._pending[..., None, :]
@@ -497,17 +497,16 @@ class Monitor:
         seed: int | None = None,
     ) -> None:
         for name, share in (("max_risk", max_risk), ("delta", delta)):
-            if share is not None and not 0 < share < 1:
-                raise InputError(f"{name} must be a share between 0 and 1, got {share!r}.")
+            if share is not None:
+                check_share(name, share, closed=False)
         check_audit(audit)
         if reference.n_rows < 1:
             raise InputError("the reference has no rows: give some that the model was not trained on.")
         self.reference, self.max_risk, self.delta, self.audit = reference, max_risk, delta, audit
         self.seed = secrets.randbits(32) if seed is None else int(seed)
-        rejected = (reference.n_rows - reference.n_rejected, reference.n_rejected)
-        kinds = (rejected, reference.confidence_counts, reference.class_counts)
+        answered = reference.n_answered
+        kinds = ((answered, reference.n_rejected), reference.confidence_counts, reference.class_counts)
         self._drifts = {name: DriftBets(counts) for name, counts in zip(DRIFTS, kinds, strict=True)}
-        answered = reference.n_rows - reference.n_rejected
         self._risk = RiskBets.of_reference(reference.n_wrong, answered) if max_risk is None else RiskBets([max_risk])
         self._checks: dict[str, _Bets] = {**self._drifts, RISK: self._risk}
         self.n_rejected = self.n_audited = self.n_wrong = self.n_reviewed = self.n_missed = 0
@@ -528,7 +527,7 @@ class Monitor:
     def reference_risk(self) -> float:
         """Error rate that is no alarm: ``max_risk``, or that of the reference rows."""
         known = self.reference
-        return known.n_wrong / max(known.n_rows - known.n_rejected, 1) if self.max_risk is None else self.max_risk
+        return known.n_wrong / max(known.n_answered, 1) if self.max_risk is None else self.max_risk
 
     @property
     def rows_to_doubling(self) -> int | None:
@@ -606,9 +605,7 @@ class Monitor:
             reference = Reference.from_json(model.facts["reference"])
         rule = getattr(model.classifier, "rule_", None)
         max_risk = float(rule.target_risk) if isinstance(rule, RiskControl) else None
-        monitor = cls(reference, **{"max_risk": max_risk, **settings})
-        monitor.check_model(model)
-        return monitor
+        return cls(reference, **{"max_risk": max_risk, **settings})
 
     def watch_table(self, model: TableModel, table: Any, *, where: str = "the table") -> list[Alarm]:
         """Predict the rows of a table, and :meth:`watch` the decisions."""
@@ -633,7 +630,7 @@ class Monitor:
         if tuple(str(name) for name in model.classes.tolist()) != self.reference.classes:
             raise InputError("the monitor was started for a model with other classes: start a new one.")
 
-    def draw(self, source: str, first: int, n_rows: int) -> NDArray[np.bool_]:
+    def draw(self, source: str, first: int, n_rows: int) -> Mask:
         """Draw rows for the audit, each with probability ``audit``; the same rows again for the same arguments.
 
         Parameters
@@ -643,7 +640,7 @@ class Monitor:
         first, n_rows : int
             Index of the first row in the source, and the number of rows.
         """
-        return np.asarray(_uniform(self.seed, f"audit {source}", first, n_rows) < self.audit)
+        return _uniform(self.seed, f"audit {source}", first, n_rows) < self.audit
 
     def _raised(self, check: str, first: int, capital: Floats) -> list[Alarm]:
         """Record and return the alarm that a check raises; each check raises at most one."""
@@ -682,7 +679,7 @@ class Monitor:
             "alarms": [asdict(alarm) for alarm in self.alarms],
         }
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: FilePath) -> Path:
         """Write the state to a small JSON file, atomically."""
         state = {
             "format": _FORMAT,
@@ -696,7 +693,7 @@ class Monitor:
         return write_whole(path, json.dumps(state) + "\n", overwrite=True)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: FilePath) -> Self:
         """Restore a monitor from the file that :meth:`save` wrote."""
         try:
             state = json.loads(Path(path).read_text())

@@ -7,13 +7,12 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from demur.array_types import AnyMapping
 from demur.columns import Column, TableError
 from demur.columns.frames import shown
+from demur.columns.schema import LARGEST
 from demur.tabular import CallsModel, TableModel
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY
-from demur.tabular.table_model import LARGEST
-
-__all__ = ["RequestError", "answer_type", "column_array", "question_type", "request_table", "sentence"]
 
 TypeForm: TypeAlias = Any
 """A type as pydantic reads it; Python has no annotation for types that are made at run time."""
@@ -82,6 +81,9 @@ def question_type(model: TableModel, max_rows: int) -> TypeForm:
     words = "Whether to return the calibrated probability of each class."
     proba: TypeForm = Annotated[bool, Field(description=words) if model.has_proba else WithJsonSchema({"const": False})]
     options = {"cost": NotRequired[_cost_type(model)], "proba": NotRequired[proba]}
+    if model.typical is not None:
+        words = "Whether to return the columns that make a declined row ambiguous or unusual, as because."
+        options["why"] = NotRequired[Annotated[bool, Field(description=words)]]
     if model.asks_experts:
         known = {name: {"type": "number", "minimum": 0, "default": one} for name, one in model.experts.prices.items()}
         schema = {"type": ["object", "null"], "properties": known, "additionalProperties": False}
@@ -164,7 +166,7 @@ def _cost_type(model: TableModel) -> TypeForm:
     return Annotated[float | None, WithJsonSchema({"enum": allowed, "description": f"{words} {model.why_cost_fixed}."})]
 
 
-def sentence(error: Mapping[str, Any]) -> str:
+def sentence(error: AnyMapping) -> str:
     """Return one of pydantic's errors in a request's body as a sentence.
 
     Examples
@@ -194,7 +196,7 @@ def sentence(error: Mapping[str, Any]) -> str:
     return f"{place}: {words[:1].lower()}{words[1:]}{got}."
 
 
-def request_table(model: TableModel, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def request_table(model: TableModel, rows: Sequence[AnyMapping]) -> pa.Table:
     """Return the rows of a request that was checked as the table that the model decides on."""
     columns = model.schema.columns
     arrays = [column_array(column, [row.get(column.name) for row in rows]) for column in columns]
@@ -237,6 +239,8 @@ def answer_type(model: TableModel, *, audits: bool = False) -> TypeForm:
     types |= dict.fromkeys(("prediction", "first_choice", "second_choice", "answer"), label | None)
     decision = {name: types.get(name, str | None) for name in model.answer_columns()}
     decision["proba"] = NotRequired[dict[str, float]]
+    if model.typical is not None:
+        decision["because"] = NotRequired[list[_object_type("Because", {"column": str, "note": str})] | None]  # type: ignore[misc]
     if audits:
         decision[WHY] = Literal[DECLINED, AUDIT, None]
     about = _object_type("ModelName", {"name": str, "target": str})

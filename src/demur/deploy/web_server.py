@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from demur.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
-
-__all__ = ["log_settings", "run_server"]
 
 _CONNECTIONS = 4096
 """Connections that wait to be accepted, and open ones of each worker: idle ones must not lock others out."""
@@ -121,13 +120,11 @@ def _load(build: Callable[[Callable[[], bool]], "ASGIApp"], stopping: Any) -> "A
 
 def _when_open(address: tuple[str, int], started: Callable[[], object]) -> None:
     while True:
-        try:
+        with suppress(OSError):
             socket.create_connection(address, 1).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            started()
-            return
+            break
+        time.sleep(0.05)
+    started()
 
 
 def log_settings(level: str) -> dict[str, Any]:

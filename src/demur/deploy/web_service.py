@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["create_app", "read_api_keys", "report_headers", "try_page"]
-
 _access = logging.getLogger("demur.access")
 
 _OWN_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
@@ -67,9 +65,10 @@ def create_app(
     """Return a FastAPI application that decides with a model.
 
     ``POST /decide`` takes ``{"rows": [{...}, ...], "cost": 0.1}`` or ``{"row": {...}}``, with ``"proba": true`` for the
-    probability of each class. ``/health`` and ``/ready`` are for probes, ``/metrics`` for Prometheus, ``/openapi.json``
-    describes the columns, ``/`` is a page to try the model and ``/report`` shows the report, if there is one. The
-    answers are those of :meth:`TableModel.answers`.
+    probability of each class, and ``"why": true`` for the columns that explain a declined row. ``/health`` and
+    ``/ready`` are for probes, ``/metrics`` for Prometheus, ``/openapi.json`` and the page ``/docs`` describe the
+    columns, ``/`` is a page to try the model and ``/report`` shows the report, if there is one. The answers are those
+    of :meth:`TableModel.answers`.
 
     Parameters
     ----------
@@ -204,6 +203,7 @@ def _add_pages(app: "FastAPI", model: TableModel, report: str | Path | None, key
 
     page, headers = try_page(model, has_report=report is not None)
     shown: dict[str, Response] = {"/openapi.json": JSONResponse(app.openapi()), "/": HTMLResponse(page, 200, headers)}
+    shown["/docs"] = HTMLResponse(*_page("docs.html", api=app.openapi()))
     if report is not None:
         try:
             page = Path(report).read_text(encoding="utf-8")
@@ -272,29 +272,35 @@ def try_page(model: TableModel, *, has_report: bool) -> tuple[str, dict[str, str
     >>> "&lt;b&gt;" in page, "<b>" in page, "://" in page
     (True, False, False)
     """
-    style = asset("demur.tabular", "report.css") + asset("demur.deploy", "try.css")
-    script = asset("demur.deploy", "try.js")
     data = {
         "names": list(model.schema.names),  # the exact names, which HTML may have to write differently
         "cost": model.cost,
         "cost_adjustable": model.cost_adjustable,
         "has_proba": model.has_proba,
+        "classes": model.classes.tolist(),
+        "why": model.typical is not None,
+        "examples": [one for one in model.examples if any(value is not None for value in one.values())],
     }
     context = {
         "model": model,
         "classes": [str(one) for one in as_column(model.classes[:_CLASSES_NAMED], model.label_type).to_pylist()],
-        "columns": model.schema.columns,
+        "columns": list(zip(model.schema.columns, model.ranges, strict=True)),
         "most_choices": _MOST_CHOICES,
         "highest_cost": max(0.5, model.cost or 0),
         "has_report": has_report,
-        "style": style,
-        "script": script,
-        "data": data,
-        "version": __version__,
     }
-    page = page_environment("demur.deploy", needed_by="the service", extra="serve").get_template("try.html")
+    page, _, headers = _page("try.html", "try.js", **context, data=data)
+    return page, headers
+
+
+def _page(template: str, code: str | None = None, **context: Any) -> tuple[str, int, dict[str, str]]:
+    """Return a page that loads nothing from elsewhere, its status and its HTTP headers."""
+    style = asset("demur.tabular", "report.css") + asset("demur.deploy", "try.css")
+    script = "" if code is None else asset("demur.deploy", code)
+    environment = page_environment("demur.deploy", needed_by="the service", extra="serve")
+    page = environment.get_template(template).render(**context, style=style, script=script, version=__version__)
     policy = content_policy(style, script, "connect-src 'self'", "frame-ancestors 'none'")
-    return str(page.render(context)), {**SECURITY_HEADERS, "Content-Security-Policy": policy}
+    return str(page), 200, {**SECURITY_HEADERS, "Content-Security-Policy": policy}
 
 
 # Limits, keys and the log ---------------------------------------------------------------------------------------------
@@ -302,18 +308,18 @@ def try_page(model: TableModel, *, has_report: bool) -> tuple[str, dict[str, str
 
 async def _read_body(request: "Request", *, max_bytes: int, max_seconds: float) -> bytes:
     """Return the body of a request, or raise a :class:`RequestError` if it is too large or too slow."""
-    body, is_whole = bytearray(), False
+    from starlette.requests import ClientDisconnect
+
+    body = bytearray()
     try:
         async with asyncio.timeout(max_seconds):
-            while not is_whole:
-                message = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise RequestError("the client closed the connection.", _CLIENT_LEFT)
-                body += message.get("body", b"")
+            async for part in request.stream():
+                body += part
                 if len(body) > max_bytes:
                     problem = f"the body has more than {max_bytes:,} bytes"
                     raise RequestError(f"{problem}: send the rows in several requests.", 413)
-                is_whole = not message.get("more_body", False)
+    except ClientDisconnect:
+        raise RequestError("the client closed the connection.", _CLIENT_LEFT) from None
     except TimeoutError:
         raise RequestError(f"the body did not arrive within {max_seconds:g} seconds.", 408) from None
     return bytes(body)

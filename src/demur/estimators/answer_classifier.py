@@ -1,22 +1,16 @@
 """AnswerClassifier: class probabilities from another model's answer and its one confidence."""
 
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from demur.array_types import AnyArray, Features
+from demur.array_types import Features, Floats, Ints, Mask
 from demur.errors import InputError
-from demur.estimators.base import check_two_classes, checked_labels
-
-__all__ = ["AnswerClassifier", "class_number"]
-
-_Numbers: TypeAlias = NDArray[np.float64]
-_Codes: TypeAlias = NDArray[np.int64]
+from demur.estimators.base import ProbabilityClassifier, check_two_classes, checked_labels
 
 _SEGMENTS = 20
 """The curve is linear between at most this many quantiles of the confidences."""
@@ -37,7 +31,7 @@ _PRIOR = 4.0
 """The class frequencies count as much as this many mistakes, where an answer's mistakes are divided among classes."""
 
 
-class AnswerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class AnswerClassifier(ProbabilityClassifier):
     """Learn how often another model's answer is right, given the answer and its confidence.
 
     The log odds of being right are a non-decreasing, piecewise linear curve of the confidence, plus a number for each
@@ -128,12 +122,7 @@ class AnswerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         self.mistakes_ = mistakes / mistakes.sum(axis=1, keepdims=True)
         return self
 
-    def predict(self, X: Features) -> AnyArray:
-        """Return the likeliest class of each row."""
-        likeliest: AnyArray = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return likeliest
-
-    def predict_proba(self, X: Features) -> _Numbers:
+    def predict_proba(self, X: Features) -> Floats:
         """Return the probabilities of the classes: for the one that is the answer, that of being right."""
         check_is_fitted(self)
         said, sure = self._read(X)
@@ -146,7 +135,7 @@ class AnswerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         proba[rows, said] = right
         return proba
 
-    def _read(self, X: Features) -> tuple[_Codes, _Numbers]:
+    def _read(self, X: Features) -> tuple[Ints, Floats]:
         """Return the number of each row's answer, n_classes for none of the classes, and the confidence."""
         table = np.asarray(X, dtype=object)
         n_samples = self.n_features_in_ - self.confidence
@@ -166,7 +155,7 @@ class AnswerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
             raise InputError("the last column must hold the confidences, as numbers; see confidence=False.") from None
         return codes[most], np.clip(sure, -_LARGEST, _LARGEST)
 
-    def _fit_curve(self, said: _Codes, sure: _Numbers, right: NDArray[np.bool_]) -> None:
+    def _fit_curve(self, said: Ints, sure: Floats, right: Mask) -> None:
         """Fit log odds = base + curve(confidence) + effect of the answer, by penalised maximum likelihood.
 
         The scale of the effects is estimated by expectation maximisation, with a Laplace approximation of each effect.
@@ -186,7 +175,7 @@ class AnswerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # 
         bounds = [(None, None)] * 2 + [(0.0, None)] * len(low) + [(None, None)] * n_classes
         found, sign = np.zeros(len(penalty)), np.where(right, -1.0, 1.0)
 
-        def loss(theta: _Numbers) -> tuple[float, _Numbers]:
+        def loss(theta: Floats) -> tuple[float, Floats]:
             odds = sign * (columns @ theta[:n_fixed] + theta[n_fixed:][said])
             slope = sign * expit(odds)
             gradient = np.r_[slope @ columns, np.bincount(said, slope, minlength=n_classes)] + penalty * theta

@@ -1,7 +1,6 @@
 """AutoClassifier: several models, cross-fitted and blended, as a strong default for tables."""
 
 import sys
-import time
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -10,16 +9,23 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_random_state, validate_data
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] # it has no types
 
-from demur.array_types import AnyArray, ByName, Estimator, Features, FloatArray
+from demur.array_types import AnyArray, ByName, Estimator, Features, FloatArray, Floats, Ints, Mask, Objects
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError, MissingExtraError
-from demur.estimators.base import check_two_classes, checked_labels, is_frame, joined, proba_of, row_weights
+from demur.estimators.base import (
+    ProbabilityClassifier,
+    check_two_classes,
+    checked_labels,
+    is_frame,
+    joined,
+    proba_of,
+    row_weights,
+)
 from demur.estimators.boosted_trees import is_installed
 from demur.estimators.candidates import (
     CANDIDATES,
@@ -29,16 +35,15 @@ from demur.estimators.candidates import (
     Tried,
     candidate_named,
     dense_view,
+    mixture_weights,
 )
 from demur.estimators.network_selection import Rows
 from demur.estimators.splitting import Fold, blocks_of, folds_of
 from demur.estimators.text_features import DenseText, beside, top_score
-from demur.workers import free_cores, on_workers, progress_bar
+from demur.workers import BusyClock, on_workers, progress_bar
 
 if TYPE_CHECKING:
     from demur.columns import Schema
-
-__all__ = ["AutoClassifier", "TableEncoding", "UninformativeModelWarning", "mixture_weights"]
 
 _ROWS_AT_A_TIME = 1 << 14
 """Prediction works through the rows in pieces of this size, on several threads."""
@@ -49,8 +54,18 @@ _MANY_ROWS, _MOST_HELD_OUT = 50_000, 20_000
 _MOST_CODES = 255
 """As many categories as gradient boosting can tell apart."""
 
-_ROWS_FOR_THREADS = 50_000
-"""Rows from which several threads are faster than one: below, they mostly wait for each other."""
+_SECONDS_OF_FAST = 10.0
+"""The most that the preset "fast" takes."""
+
+_PRESETS = {
+    "fast": ("lr", "boosting"),
+    "default": ("text", "lr", "et", "boosting", "cat", "nn", "pnn"),
+    "best": tuple(one.key for one in CANDIDATES),
+}
+"""Candidates of each preset; "boosting" is LightGBM where it is installed."""
+
+_FOR_TEXT = {"text", "lr", "boosting", "nn"}
+"""Forests and trees for each class are slow and weak on hundreds of numbers that each say little."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +84,8 @@ class TableEncoding:
     """
 
     schema: "Schema | None"
-    categorical: NDArray[np.bool_]
-    text: NDArray[np.bool_]
+    categorical: Mask
+    text: Mask
     dense_text: DenseText | None = None
 
     @classmethod
@@ -103,7 +118,7 @@ class TableEncoding:
         schema = Schema.from_frame(table)  # whoever passes a DataFrame has chosen its columns
         return cls(schema, schema.categorical[~schema.text], schema.text)._with_text(joined(schema.texts(table)))
 
-    def _with_text(self, texts: NDArray[np.object_]) -> Self:
+    def _with_text(self, texts: Objects) -> Self:
         """Learn the dense view of the texts, where there are any."""
         if not self.text.any():
             return self
@@ -116,36 +131,40 @@ class TableEncoding:
         """The number of columns of the matrix that are not the dense view of text."""
         return int((~self.text).sum())
 
+    def comparable(self, matrix: Floats) -> "tuple[Schema | None, Floats] | None":
+        """Return the columns that are not text, and their part of an encoded matrix; None if there are none."""
+        if self.schema is None:
+            return None, matrix[:, : self.n_other]
+        columns = tuple(column for column in self.schema.columns if column.kind != "text")
+        return (replace(self.schema, columns=columns), matrix[:, : self.n_other]) if columns else None
+
     def encode(self, estimator: Estimator, X: Features) -> "Encoded":
         """Return the matrix for this table, and its texts if it has any."""
-        codes, texts = self._codes(estimator, X)
+        if self.schema is None:
+            array = validate_data(estimator, X, reset=False, **_numbers(bool(self.text.any())))
+            codes, texts = array[:, ~self.text].astype(np.float64, copy=False), joined(array[:, self.text])
+        elif is_frame(X):
+            from demur.columns import as_table
+
+            validate_data(estimator, X, reset=False, skip_check_array=True)
+            table = as_table(X)
+            codes, texts = self.schema.encode(table)[:, ~self.text], joined(self.schema.texts(table))
+        else:
+            raise InputError(
+                f"fitted on a table with named columns, so it cannot read a {type(X).__name__}; give a table with the "
+                "same columns."
+            )
         if self.dense_text is None:
             return Encoded(codes)
         points, ngrams = self.dense_text.with_ngrams(texts)
         return Encoded(np.hstack([codes, points]), texts, ngrams)
 
-    def _codes(self, estimator: Estimator, X: Features) -> tuple[NDArray[np.float64], NDArray[np.object_]]:
-        """Return the columns that are not text as numbers, and the text."""
-        if self.schema is None:
-            array = validate_data(estimator, X, reset=False, **_numbers(bool(self.text.any())))
-            return array[:, ~self.text].astype(np.float64, copy=False), joined(array[:, self.text])
-        if not is_frame(X):
-            raise InputError(
-                f"fitted on a table with named columns, so it cannot read a {type(X).__name__}; give a table with the "
-                "same columns."
-            )
-        from demur.columns import as_table
-
-        validate_data(estimator, X, reset=False, skip_check_array=True)
-        table = as_table(X)
-        return self.schema.encode(table)[:, ~self.text], joined(self.schema.texts(table))
-
 
 class Encoded(NamedTuple):
     """A table as a matrix of numbers, and its texts and their n-grams if it has any."""
 
-    matrix: NDArray[np.float64]
-    texts: NDArray[np.object_] | None = None
+    matrix: Floats
+    texts: Objects | None = None
     ngrams: Any = None
 
 
@@ -154,7 +173,7 @@ def _numbers(with_text: bool) -> ByName:
     return {"dtype": object if with_text else np.float64, "ensure_all_finite": False if with_text else "allow-nan"}
 
 
-def _mask(n_columns: int, columns: ArrayLike | None, name: str) -> NDArray[np.bool_]:
+def _mask(n_columns: int, columns: ArrayLike | None, name: str) -> Mask:
     """Return which columns a parameter means by a mask or by numbers."""
     mask = np.zeros(n_columns, dtype=bool)
     wanted = np.asarray([] if columns is None else columns)
@@ -167,7 +186,7 @@ def _mask(n_columns: int, columns: ArrayLike | None, name: str) -> NDArray[np.bo
     return mask
 
 
-def _checked_codes(array: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _checked_codes(array: Floats, mask: Mask) -> Mask:
     """Return which columns hold categories, after a check of their codes."""
     codes = array[:, mask]
     known = codes[~np.isnan(codes)]
@@ -179,7 +198,7 @@ def _checked_codes(array: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArr
     return mask
 
 
-class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class AutoClassifier(ProbabilityClassifier):
     """Train several kinds of model, and blend those that improve the log loss together.
 
     Each candidate is cross-fitted: every row gets probabilities from a model, an imputer and a scaler that were not
@@ -196,13 +215,19 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         Which to try, by name or short name: "linear model of text" (text: of n-grams), "extra trees"
         (et), "logistic regression" (lr), "gradient boosting" (hgb), "random forest" (rf), "lightgbm" (lgbm), "catboost"
         (cat), "networks" (nn: those of :class:`~demur.RejectClassifier`) and "periodic networks" (pnn: the same, which
-        also see periodic functions of the features). By default all that are installed, but for tables with text only
-        "text", lr, nn and one of lgbm and hgb: ``pip install demur[boost]`` brings LightGBM and CatBoost, and
-        ``demur[text]`` static embeddings of text.
+        also see periodic functions of the features). By default those of the preset that are installed, but for tables
+        with text only "text", lr, nn and one of lgbm and hgb: ``pip install demur[boost]`` brings LightGBM and
+        CatBoost, and ``demur[text]`` static embeddings of text.
+    preset : {"default", "fast", "best"}
+        "fast" is the better one of logistic regression and one kind of boosting, found in at most 10 seconds.
+        "default" leaves out random forests, and scikit-learn's gradient boosting where LightGBM is installed; "best"
+        tries everything.
     time_budget : float or None, default=90
-        Time limit of ``fit`` in seconds. Each candidate gets a share of it, and is trained for fewer trees, iterations
-        or epochs, or on fewer rows, where the time does not suffice; ``tried_`` reports that. None means no limit; the
-        result then does not depend on the machine's speed.
+        Time limit of ``fit`` in seconds. The candidates race on the first fold; those that improve the blend then get
+        as many of the other folds as there is time for, and networks the rest. What would get less than 40 % of its
+        training is left out, which ``starved`` tells. Time in which other programs keep the cores busy does
+        not count (on Linux), but ``fit`` takes at most about twice the budget. None means no limit; the result then
+        does not depend on the machine's speed.
     cv : int, splitter or iterable, default=5
         Folds. A number stands for shuffled folds, in which the rows of one group stay together. With a number, a table
         of more than 50,000 rows is not cross-fitted: up to 20,000 of its rows are held out once.
@@ -211,7 +236,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     text_features : array of bool or of int, optional
         Columns of an array that hold text. In a DataFrame these are the columns of long texts that mostly differ.
     n_jobs : int or None, default=-1
-        Number of threads that train the forests, as in scikit-learn.
+        Number of fits side by side, each with one thread.
     random_state : int, RandomState or None
     verbose : int, default=0
         Whether to show a progress bar on a terminal.
@@ -219,7 +244,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
     Attributes
     ----------
     tried_ : tuple of Tried
-        The result of each candidate, in order.
+        The result of each candidate; those that were trained come first, in the order of ``models_``.
     models_, weights_, scalings_ : tuples
         The members of the blend, their shares and temperatures.
     scaling_ : TemperatureScaling
@@ -247,6 +272,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         self,
         candidates: Sequence[str] | None = None,
         *,
+        preset: str = "default",
         time_budget: float | None = 90.0,
         cv: Any = 5,
         categorical_features: ArrayLike | None = None,
@@ -256,6 +282,7 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         verbose: int = 0,
     ) -> None:
         self.candidates = candidates
+        self.preset = preset
         self.time_budget = time_budget
         self.cv = cv
         self.categorical_features = categorical_features
@@ -279,11 +306,12 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         """
         if self.time_budget is not None and not self.time_budget > 0:
             raise InputError(f"time_budget must be a positive number of seconds or None, got {self.time_budget!r}.")
-        started = time.monotonic()
-        self._wanted(None)  # refuses unknown names
+        budget = np.inf if self.time_budget is None else self.time_budget
+        budget = min(budget, _SECONDS_OF_FAST) if self.preset == "fast" and self.time_budget else budget
+        clock = BusyClock()
         labels = checked_labels(y)
         self.encoding_ = TableEncoding.learn(self, X, labels, self.categorical_features, self.text_features)
-        wanted = self._wanted(self.encoding_)
+        wanted = self._wanted(self.encoding_.dense_text is not None, self.encoding_.n_other)
         encoded = self.encoding_.encode(self, X)
         matrix = encoded.matrix
         self.classes_, codes = np.unique(labels, return_inverse=True)
@@ -299,18 +327,17 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         task = Task(len(matrix), encoding.categorical, seed, self.n_jobs, smallest, encoding.n_other)
         bar = progress_bar("training", 100 * len(wanted)) if self.verbose and sys.stderr.isatty() else None
         # OpenMP threads spin while they wait: two on a core that another process uses can take forty times as long.
-        threads = ThreadpoolController().limit(limits=free_cores() if len(matrix) >= _ROWS_FOR_THREADS else 1)
+        threads = ThreadpoolController().limit(limits=1)
         with bar or nullcontext() as advance, threads, warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
-            seconds = np.inf if self.time_budget is None else self.time_budget - (time.monotonic() - started)
             progress = advance or (lambda *_: None)
-            search = CandidateSearch(Rows(matrix, codes, weight), folds, task, seconds, progress, encoded.texts)
+            search = CandidateSearch(Rows(matrix, codes, weight), folds, task, budget, clock, progress, encoded.texts)
             self._blend(search, wanted, encoded)
         return self
 
     def _blend(self, search: CandidateSearch, wanted: Sequence[CandidateModel], encoded: Encoded) -> None:
         fitted = search.run(wanted)
-        rows, weight = search.held_out_rows, search.held_out_weight
+        rows, weight = search.held_out()
         of_truth = [one.true_class for one in fitted]
         weights = np.array(mixture_weights(of_truth, weight))
         if encoded.texts is not None:
@@ -318,6 +345,8 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
             # that the models that improve the blend get half of equal shares.
             kept = np.flatnonzero(weights)
             weights[kept] = mixture_weights([of_truth[k] for k in kept], weight, len(rows) / len(kept))
+        if self.preset == "fast":
+            weights = np.eye(len(fitted))[np.argmin([one.log_loss for one in fitted])]
         shares = weights.tolist()
         members = [(one, share) for one, share in zip(fitted, shares, strict=True) if share]
         mixture = sum(share * one.proba for one, share in members)
@@ -330,57 +359,58 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         self.numbers_ = search.numbers
         self.beside_text_ = search.other_view(np.arange(len(search.y))) if encoded.texts is not None else None
         views = self._views(encoded, {one.candidate.view for one, _ in members if one.model is None})
-        self.held_out_top_ = next((one.top for one, _ in members if one.top is not None), None)
-        self.models_ = tuple(
-            search.fit_all_rows(one, views.get(one.candidate.view, search.codes)) for one, _ in members
-        )
+        self.held_out_top_ = next((np.concatenate(one.tops)[: len(rows)] for one, _ in members if one.tops), None)
+        self.models_ = search.fit_all_rows([one for one, _ in members], views)
         self.weights_ = tuple(share for _, share in members)
         self.scalings_ = tuple(one.scaling for one, _ in members)
         self.views_ = tuple(one.candidate.view for one, _ in members)
-        reports = {one.candidate.name: one.report(share, weight) for one, share in zip(fitted, shares, strict=True)}
-        left_out = {one.name: Tried(one.name, 0.0, None, None, 0.0, "left out: no time was left") for one in wanted}
-        self.tried_ = tuple((left_out | reports).values())
+        reports = [one.report(share) for one, share in zip(fitted, shares, strict=True)]
+        late = [Tried(one.name, 0.0, None, None, 0.0, 0.0, "left out: the time budget is too short") for one in wanted]
+        # those of the blend come first, in the order of models_
+        self.tried_ = tuple({one.name: one for one in (*reports, *late, *search.rejected, *reports)}.values())
 
-    def predict_proba(self, X: Features) -> NDArray[np.float64]:
+    @property
+    def starved(self) -> str | None:
+        """A sentence about what the time budget cut short or left out; None where nothing was."""
+        short = [f"{one.name} ({one.trained:.0%})" for one in self.tried_ if one.trained < 0.995]
+        if not short:
+            return None
+        return f"Starved by the time budget: {', '.join(short)} of the training. More time may improve the model."
+
+    def predict_proba(self, X: Features) -> Floats:
         """Return the calibrated probabilities of the blend."""
         return self.predict_with_points(X)[0]
 
-    def predict_with_points(
-        self, X: Features
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
-        """Return the probabilities, the points whose distances compare rows, and the largest score for text.
+    def predict_with_points(self, X: Features) -> tuple[Floats, Floats, Floats | None, Any]:
+        """Return the probabilities, the points whose distances compare rows, and for text a score and the n-grams.
 
-        The points are the dense view of the texts, or else all columns on one scale. The score is the largest
-        one-versus-rest score of the candidate "text"; None where that is not in the blend.
+        The points are the embeddings of the texts, without embeddings their SVD, or else all columns on one scale. The
+        score is the largest one-versus-rest score of the candidate "text"; None where that is not in the blend.
         """
         check_is_fitted(self)
         encoded = self.encoding_.encode(self, X)
         matrix = encoded.matrix
         if not len(matrix):
-            return np.empty((0, len(self.classes_))), np.empty((0, 1)), None
+            return np.empty((0, len(self.classes_))), np.empty((0, 1)), None, None
         views = self._views(encoded, set(self.views_))
         starts = range(0, len(matrix), _ROWS_AT_A_TIME)
         pieces = [{name: rows[start : start + _ROWS_AT_A_TIME] for name, rows in views.items()} for start in starts]
         mixture = np.concatenate(on_workers(self._mixture, pieces)) if len(pieces) > 1 else self._mixture(views)
         proba = np.asarray(self.scaling_.transform(mixture), dtype=np.float64)
         if encoded.texts is None:
-            return proba, np.asarray(self.dense_.transform(matrix), dtype=np.float64), None
+            return proba, (views if "dense" in views else self._views(encoded, {"dense"}))["dense"], None, None
         linear = next((model for model, view in zip(self.models_, self.views_, strict=True) if view == "text"), None)
         top = None if linear is None else top_score(linear, views["text"])
-        return proba, matrix[:, self.encoding_.n_other :], top
+        assert self.encoding_.dense_text is not None
+        points = matrix[:, self.encoding_.n_other + self.encoding_.dense_text.n_svd :]
+        return proba, points, top, encoded.ngrams
 
-    def _mixture(self, views: dict[str, Any]) -> NDArray[np.float64]:
+    def _mixture(self, views: dict[str, Any]) -> Floats:
         every = np.arange(len(self.classes_))
         mixture = np.zeros((len(views["codes"]), len(every)))
         for model, share, scaling, view in zip(self.models_, self.weights_, self.scalings_, self.views_, strict=True):
-            mixture += share * scaling.transform(proba_of(model, views[view], every))
+            mixture += share * scaling.transform(_proba_of(model, views[view], every))
         return mixture
-
-    def predict(self, X: Features) -> AnyArray:
-        """Return the likeliest class of each row."""
-        proba = self.predict_proba(X)
-        likeliest: AnyArray = self.classes_[proba.argmax(axis=1)]
-        return likeliest
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -389,20 +419,22 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
         tags.input_tags.string = True
         return tags
 
-    def _wanted(self, encoding: TableEncoding | None) -> list[CandidateModel]:
+    def _wanted(self, with_text: bool, n_other: int) -> list[CandidateModel]:
+        """Return the candidates to try, given whether there is text, and how many other columns."""
+        if self.preset not in _PRESETS:
+            raise InputError(f"preset must be one of {', '.join(_PRESETS)}, got {self.preset!r}.")
         if self.candidates is None:
-            installed = [candidate for candidate in CANDIDATES if candidate.is_installed]
-            if encoding is None or encoding.dense_text is None:
-                return [one for one in installed if one.view != "text"]
-            # Forests and trees for each class are slow and weak on hundreds of numbers that each say little.
+            keys = [key for key in _PRESETS[self.preset] if not with_text or key in _FOR_TEXT]
+            if not n_other:
+                keys = [key for key in keys if key != "boosting"]
             boosting = "lgbm" if is_installed("lightgbm") else "hgb"
-            shares = {"text": 3.0, "lr": 3.0, **({boosting: 1.5} if encoding.n_other else {}), "nn": 3.0}
-            return [replace(one, share=shares[key]) for key in shares for one in installed if one.key == key]
+            chosen = {boosting if key == "boosting" else key for key in keys} - (set() if with_text else {"text"})
+            return [one for one in CANDIDATES if one.key in chosen and one.is_installed]
         known = [one for one in map(candidate_named, dict.fromkeys(self.candidates)) if one is not None]
         if not known or len(known) < len(set(self.candidates)):
             names = ", ".join(f"{one.name} ({one.key})" for one in CANDIDATES)
             raise InputError(f"candidates must be some of {names}; got {self.candidates!r}.")
-        if encoding is not None and encoding.dense_text is None and any(one.view == "text" for one in known):
+        if not with_text and any(one.view == "text" for one in known):
             raise InputError(
                 "the candidate 'text' needs a column of text, with long texts that mostly differ: choose other "
                 "candidates, or give an array and text_features."
@@ -420,15 +452,24 @@ class AutoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
             views["text"] = beside(encoded.ngrams, self.beside_text_, codes[:, : self.encoding_.n_other])
         for name, transformer in (("dense", self.dense_), ("numbers", self.numbers_)):
             if name in wanted:
-                views[name] = codes if transformer is None else np.asarray(transformer.transform(codes), np.float64)
+                views[name] = codes if transformer is None else transformer.transform(codes)
         return views
+
+
+def _proba_of(model: Estimator, X: Features, classes: Ints) -> Floats:
+    """Return the probabilities of a member; those of a forest without the threads, which are slow for one row."""
+    if not hasattr(model, "estimators_") or len(model.classes_) < len(classes):
+        return proba_of(model, X, classes)
+    rows = np.ascontiguousarray(X, dtype=np.float32)
+    total: Floats = sum(tree.tree_.predict(rows) for tree in model.estimators_)
+    return total / len(model.estimators_)
 
 
 class UninformativeModelWarning(UserWarning):
     """A model's probabilities for held-out rows are worse than the class frequencies."""
 
 
-def warn_if_uninformative(proba: FloatArray, y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> None:
+def warn_if_uninformative(proba: FloatArray, y: Ints, weight: Floats | None) -> None:
     """Warn where the log loss of held-out rows is much higher than that of the class frequencies.
 
     The sums of the log losses must differ by 10 and by a tenth, because few rows prove nothing.
@@ -442,7 +483,7 @@ def warn_if_uninformative(proba: FloatArray, y: NDArray[np.int64], weight: NDArr
     >>> print(caught[0].message.args[0][:57])
     held-out rows are predicted worse than by the frequencies
     """
-    log_loss = -np.average(np.log(np.maximum(proba[np.arange(len(y)), y], _SMALLEST)), weights=weight)
+    log_loss = -np.average(np.log(np.maximum(proba[np.arange(len(y)), y], 1e-12)), weights=weight)
     frequency = np.bincount(y, weight) / (len(y) if weight is None else weight.sum())
     known = frequency[frequency > 0]
     entropy = -(known * np.log(known)).sum()
@@ -455,54 +496,9 @@ def warn_if_uninformative(proba: FloatArray, y: NDArray[np.int64], weight: NDArr
         )
 
 
-def _one_fold(fold: Fold, block: NDArray[np.int64]) -> Fold:
+def _one_fold(fold: Fold, block: Ints) -> Fold:
     """Return a fold that holds out a part of what this one does, and trains on all the rest but what belongs to it."""
     train, test = fold
     kept = test[: max(1, min(len(test), _MOST_HELD_OUT))]
     rest = test[len(kept) :]
     return np.sort(np.r_[train, rest[~np.isin(block[rest], block[kept])]]), kept
-
-
-_SMALLEST = 1e-12
-_LEAST = 0.02
-"""Models with a smaller weight are left out."""
-
-
-def mixture_weights(
-    true_class_proba: Sequence[ArrayLike], sample_weight: ArrayLike | None = None, prior: float = 2.0
-) -> tuple[float, ...]:
-    """Return the weights of the mixture of models that has the least log loss, with a prior that favours equal weights.
-
-    The log loss of a mixture is convex in the weights, and expectation maximisation finds its minimum. It depends on
-    the probabilities of the true classes only. There are as many weights as models, so they overfit little: by about
-    (models - 1) / (2 rows). A Dirichlet prior keeps few rows from excluding a model.
-
-    Parameters
-    ----------
-    true_class_proba : sequence of arrays of shape (n,)
-        For each model, its out-of-fold probability of the true class of each row.
-    sample_weight : array of shape (n,), optional
-    prior : float
-        Rows that the prior gives to each model.
-
-    Examples
-    --------
-    Two models that are each good on half of the rows are better together than the third, which is mediocre on all:
-
-    >>> [round(share, 2) for share in mixture_weights([[0.9, 0.3] * 500, [0.3, 0.9] * 500, [0.5, 0.5] * 500])]
-    [0.5, 0.5, 0.0]
-    """
-    columns = np.maximum(np.array([np.asarray(one, dtype=np.float64) for one in true_class_proba]), _SMALLEST)
-    rows = np.ones(columns.shape[1]) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    shares = np.full(len(columns), 1 / len(columns))
-    for _ in range(2000):
-        of_row = shares[:, None] * columns
-        claimed = (of_row / of_row.sum(0)) @ rows + prior
-        after = claimed / claimed.sum()
-        moved = np.abs(after - shares).max()
-        shares = after
-        if moved < 1e-6:
-            break
-    floor = prior / (rows.sum() + prior * len(columns))
-    shares = np.where(shares - floor < _LEAST, 0.0, shares) if (shares - floor).max() >= _LEAST else shares
-    return tuple((shares / shares.sum()).tolist())

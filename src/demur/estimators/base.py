@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_consistent_length, validate_data
 
-from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features
+from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features, Floats, Ints, Mask, Objects
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError, UserError
 from demur.estimators.splitting import Blocks, Fold, blocks_of, folds_of, usable_folds, validation_rows
@@ -29,28 +29,28 @@ from demur.workers import progress_bar
 
 if TYPE_CHECKING:
     from demur.columns import Schema
+    from demur.estimators.auto_classifier import TableEncoding
 
-__all__ = [
-    "CodedLabels",
-    "Examples",
-    "FeaturesOfEstimator",
-    "KnownRows",
-    "RejectingClassifier",
-    "TrainsNetworks",
-    "check_two_classes",
-    "check_whole",
-    "checked_examples",
-    "checked_labels",
-    "choose_reject_label",
-    "filled_up",
-    "fit_clone",
-    "is_frame",
-    "is_numeric",
-    "joined",
-    "out_of_fold_proba",
-    "proba_of",
-    "row_weights",
-]
+
+class ProbabilityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """A classifier that has probabilities and predicts the likeliest class."""
+
+    def predict(self, X: Features) -> AnyArray:
+        """Return the likeliest class of each row."""
+        best = self.predict_proba(X).argmax(axis=1)  # which checks that the classifier is fitted
+        likeliest: AnyArray = self.classes_[best]
+        return likeliest
+
+
+class NothingToFit(ProbabilityClassifier):
+    """A classifier whose answers were made elsewhere."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def fit(self, X: Features, y: Any = None) -> Self:
+        """Return the classifier as it is: it learns nothing from rows."""
+        return self
 
 
 class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
@@ -83,7 +83,7 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         return self.decide_and_score(X, cost)[0]
 
     @abstractmethod
-    def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
+    def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], Floats]:
         """Return the decisions, and for each row one score per class.
 
         The scores are probabilities where ``has_proba``, else the scores that were trained.
@@ -122,12 +122,12 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         """Return a class for each row, or ``reject_label_`` where the classifier declines."""
         return self.decide(X).labels(self.classes_, self.reject_label_)
 
-    def decision_function(self, X: Features) -> NDArray[np.float64]:
+    def decision_function(self, X: Features) -> Floats:
         """Return a score per class, or for two classes one score that is positive for the second.
 
         Log probabilities (two classes: log odds) where there are probabilities, else the trained scores.
         """
-        scores: NDArray[np.float64]
+        scores: Floats
         if self.has_proba:
             scores = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
         else:
@@ -150,7 +150,7 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         if check_cost(self.cost).ndim:
             raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
 
-    def _novel(self, X: Features) -> NDArray[np.bool_] | None:
+    def _novel(self, X: Features) -> Mask | None:
         """Return which rows are novel, None where that is not asked for."""
         known = getattr(self, "known_rows_", None)
         return None if known is None or self.novelty is None else known.novel(X, self.novelty)
@@ -215,7 +215,7 @@ def checked_labels(y: Any) -> AnyArray:
 def check_two_classes(classes: AnyArray) -> AnyArray:
     """Return the classes, or raise an error where there is only one."""
     if len(classes) < 2:
-        raise InputError(f"y holds only one class, {classes[0]!r}; a classifier needs at least two.")
+        raise InputError(f"y holds only one class, {classes.tolist()[0]!r}; a classifier needs at least two.")
     return classes
 
 
@@ -224,28 +224,26 @@ class Examples:
     """Examples with their weights, the blocks that stay on one side of a split, and additional columns."""
 
     X: AnyArray
-    y: NDArray[np.int64]
-    weight: NDArray[np.float64]
+    y: Ints
+    weight: Floats
     blocks: Blocks
-    more: NDArray[np.float64]
+    more: Floats
 
 
-def row_weights(features: Features, sample_weight: ArrayLike | None) -> NDArray[np.float64] | None:
+def row_weights(features: Features, sample_weight: ArrayLike | None) -> Floats | None:
     """Return a checked weight for each row; None where none are given."""
     if sample_weight is None:
         return None
-    weight: NDArray[np.float64] = _check_sample_weight(
-        sample_weight, features, dtype=np.float64, ensure_non_negative=True
-    )
+    weight: Floats = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
     return weight
 
 
 def checked_examples(
     X: AnyArray,
-    y: NDArray[np.int64],
-    weight: NDArray[np.float64] | None,
+    y: Ints,
+    weight: Floats | None,
     groups: ArrayLike | None,
-    more: NDArray[np.float64] | None = None,
+    more: Floats | None = None,
 ) -> Examples:
     """Return the examples that have a weight, sorted by their values: their order does not change what is learned.
 
@@ -315,14 +313,19 @@ class TrainsNetworks:
     reject_label: Any
     verbose: int
 
-    def _learn_classes(self, X: Features, y: ArrayLike) -> tuple[AnyArray, AnyArray, NDArray[np.int64]]:
+    def _learn_classes(self, X: Features, y: ArrayLike) -> tuple[AnyArray, AnyArray, Ints]:
         """Check features and labels, and return them with the numbers of the classes."""
-        features, labels = validate_data(self, X, y, **_NUMBERS)
-        check_classification_targets(labels)
+        features, labels = self._read(X, y)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         check_two_classes(self.classes_)
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
-        return filled_up(features), labels, codes.astype(np.int64)
+        return features, labels, codes.astype(np.int64)
+
+    def _read(self, X: Features, y: ArrayLike) -> tuple[AnyArray, AnyArray]:
+        """Return the features as a matrix of numbers, and the labels."""
+        features, labels = validate_data(self, X, y, **_NUMBERS)
+        check_classification_targets(labels)
+        return filled_up(features), labels
 
     def _validated(self, X: Features) -> AnyArray:
         return filled_up(validate_data(self, X, reset=False, **_NUMBERS))
@@ -373,7 +376,7 @@ _NUMBERS: ByName = {"dtype": [np.float64, np.float32], "ensure_all_finite": "all
 """Input of networks: numbers, which may be missing, also in a sparse matrix."""
 
 
-def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> NDArray[np.float64]:
+def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> Floats:
     """Return probabilities with one column per class in ``classes``, zero for classes the estimator does not know.
 
     Without ``predict_proba`` the scores of ``decision_function`` are linked: the logistic function for two
@@ -419,7 +422,13 @@ class KnownRows:
     novelty: Novelty
 
     @classmethod
-    def learn(cls, X: Features, rate: float | str | None, blocks: ArrayLike | None = None) -> "KnownRows | None":
+    def learn(
+        cls,
+        X: Features,
+        rate: float | str | None,
+        blocks: ArrayLike | None = None,
+        encoding: "TableEncoding | None" = None,
+    ) -> "KnownRows | None":
         """Learn from the training rows; None without a rate, or with "auto" where rows cannot be compared.
 
         Parameters
@@ -429,11 +438,13 @@ class KnownRows:
             As for :class:`~demur.novelty.Novelty`.
         blocks : array of int, optional
             Rows of one block belong together.
+        encoding : TableEncoding, optional
+            What the rows were encoded with, if they are a matrix of its codes.
         """
         if rate is None:
             return None
         check_rate(rate)
-        found = _comparable(X)
+        found = _comparable(X) if encoding is None else encoding.comparable(X)
         if found is None or len(found[1]) < FEWEST_ROWS:
             if rate == "auto":
                 return None
@@ -443,9 +454,11 @@ class KnownRows:
             )
         schema, codes = found
         categorical = None if schema is None else schema.categorical
+        if encoding is not None:
+            categorical = encoding.categorical[: codes.shape[1]]
         return cls(schema, Novelty(rate).fit(codes, categorical, blocks))
 
-    def novel(self, X: Features, rate: float | str | None) -> NDArray[np.bool_]:
+    def novel(self, X: Features, rate: float | str | None) -> Mask:
         """Return which rows are unlike the training rows, at this rate."""
         if self.schema is None:
             return self.novelty.novel(np.asarray(X, dtype=np.float64), rate)
@@ -456,7 +469,7 @@ class KnownRows:
         return self.novelty.novel(codes, rate)
 
 
-def _comparable(X: Features) -> "tuple[Schema | None, NDArray[np.float64]] | None":
+def _comparable(X: Features) -> "tuple[Schema | None, Floats] | None":
     """Return rows as numbers and codes, with the schema of a DataFrame that holds more than numbers; or None."""
     if hasattr(X, "toarray"):
         return None  # a sparse matrix may be too large to be filled up
@@ -574,7 +587,7 @@ def out_of_fold_proba(
     classes: AnyArray,
     folds: Sequence[Fold],
     fit_params: ByName,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+) -> tuple[Ints, Floats]:
     """Return row numbers, and the probabilities of these rows by a model that was not fitted on them.
 
     Rows whose class does not occur in the training part of their fold are left out, as are folds whose training part
@@ -600,7 +613,7 @@ _LONGEST = 20_000
 """Characters of a text that are read."""
 
 
-def joined(texts: AnyArray) -> NDArray[np.object_]:
+def joined(texts: AnyArray) -> Objects:
     """Return the text of each row: its text columns one after the other, the empty text for missing ones.
 
     Examples
@@ -608,5 +621,7 @@ def joined(texts: AnyArray) -> NDArray[np.object_]:
     >>> joined(np.array([["dear all", None], ["hello", "world"]], dtype=object)).tolist()
     ['dear all', 'hello world']
     """
+    if not texts.shape[1]:
+        return np.full(len(texts), "", dtype=object)
     rows = ([str(one) for one in row if one is not None and one == one] for row in texts.tolist())
     return np.array([" ".join(row)[:_LONGEST] for row in rows], dtype=object)

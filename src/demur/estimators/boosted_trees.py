@@ -6,7 +6,6 @@ imported only where a model is trained or predicts, so that demur works without 
 
 import importlib.util
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,22 +13,18 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from demur.array_types import AnyArray, ByName, Estimator, Features
+from demur.array_types import AnyArray, ByName, Estimator, Features, Floats
 from demur.errors import InputError, MissingExtraError
-from demur.estimators.base import check_two_classes
-
-__all__ = ["LIBRARIES", "BoostedTrees", "BoostedTreesError", "is_installed", "library_of"]
+from demur.estimators.base import ProbabilityClassifier, check_two_classes
 
 
 class BoostedTreesError(InputError):
     """A classifier of another library cannot be stored, or its stored model cannot be read."""
 
 
-class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class BoostedTrees(ProbabilityClassifier):
     """A classifier of CatBoost, LightGBM or XGBoost that can be saved without pickle.
 
     Parameters
@@ -76,11 +71,23 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
 
     def fit(self, X: Features, y: AnyArray, sample_weight: AnyArray | None = None) -> Self:
         """Train the trees."""
-        self.fit_within(X, y, sample_weight, np.inf)
+        self.fit_within(X, y, sample_weight, lambda: np.inf)
         return self
 
-    def fit_within(self, X: Features, y: AnyArray, weight: Any, seconds: float, at_most: float = 1.0) -> float:
-        """Train within a time limit and a share of the trees, at least one tree; return the share that was trained."""
+    def fit_within(
+        self,
+        X: Features,
+        y: AnyArray,
+        weight: Any,
+        left: Callable[[], float],
+        at_most: float = 1.0,
+        at_least: float = 0.0,
+    ) -> float:
+        """Train within a time limit and a share of the trees, at least one tree; return the share that was trained.
+
+        ``left`` returns the seconds that are left. The training ends early if they will not suffice for a share
+        ``at_least`` of the trees.
+        """
         library = self._library()
         rows, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
         classes, codes = np.unique(labels, return_inverse=True)
@@ -89,22 +96,17 @@ class BoostedTrees(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scik
         model = getattr(import_module(self.library), library.classifier)(**{**library.quiet, **given})
         names = ("iterations", "n_estimators", "num_trees")
         wanted = int(next((given[name] for name in names if given.get(name)), library.n_trees))
-        watch = _Watch(time.monotonic() + seconds, max(1, round(at_most * wanted)))
+        watch = _Watch(left, max(1, round(at_most * wanted)), at_least * wanted)
         named = {"categorical_feature": list(self.categorical)} if self.categorical else {}
         library.fit(model, rows, codes, {"sample_weight": weight, **named}, watch)
         self._adopt(library.content(model), classes, rows.shape[1])
         return min(1.0, watch.done / wanted)
 
-    def predict_proba(self, X: Features) -> NDArray[np.float64]:
+    def predict_proba(self, X: Features) -> Floats:
         """Return class probabilities of shape (n_rows, n_classes)."""
         check_is_fitted(self, "content_")
         proba = np.asarray(self._library().proba(self._read(), X), dtype=np.float64)
         return np.column_stack([1 - proba, proba]) if proba.ndim == 1 else proba
-
-    def predict(self, X: Features) -> AnyArray:
-        """Return the likeliest class of each row."""
-        likeliest: AnyArray = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return likeliest
 
     def _read(self) -> Any:
         """Return the model as an object of its library."""
@@ -150,15 +152,22 @@ def library_of(estimator: Estimator) -> str | None:
     return found[0] if found else None
 
 
-class _Watch:
-    """Stops training after a number of trees or at a time."""
+_TREES_OF_A_FORECAST = 5
+"""Trees after which their time says how many there will be time for."""
 
-    def __init__(self, ends: float, most: int) -> None:
-        self.ends, self.most, self.done = ends, most, 0
+
+class _Watch:
+    """Stops training after a number of trees, when the time is over, or if it will not suffice for the least number."""
+
+    def __init__(self, left: Callable[[], float], most: int, least: float) -> None:
+        self.left, self.most, self.least = left, most, least
+        self.start, self.done = left(), 0
 
     def over(self, done: int) -> bool:
-        self.done = done
-        return done >= self.most or time.monotonic() >= self.ends
+        self.done, left = done, self.left()
+        if done >= self.most or left <= 0:
+            return True
+        return done >= _TREES_OF_A_FORECAST and done * self.start < self.least * (self.start - left)
 
 
 @dataclass(frozen=True)

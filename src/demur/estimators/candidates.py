@@ -1,17 +1,19 @@
 """The models that ``RejectOption("auto")`` tries, and training them within a time budget.
 
-Adding a model is one entry of :data:`CANDIDATES`. Every candidate gets a slice of the time that is left. Forests,
-boosting and regressions are trained in pieces (some trees, some iterations) and stop when their time is over; networks
-shorten their schedule. Where a table is too large for the slice, a small share of its rows shows how many fit in.
+Adding a model is one entry of :data:`CANDIDATES`. With a time budget, the candidates race on the first fold: forests,
+boosting and regressions grow in pieces, and one that is too slow to finish is given up after a few of them. Those that
+improve the blend then get as many further folds as there is time for, and networks get the rest.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import SimpleImputer
@@ -19,8 +21,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] # it has no types
 
-from demur.array_types import Estimator, Features
+from demur.array_types import Estimator, Features, Floats, Ints, Mask, Objects
 from demur.calibration import TemperatureScaling
 from demur.estimators.base import proba_of
 from demur.estimators.boosted_trees import BoostedTrees, is_installed
@@ -35,21 +38,8 @@ from demur.estimators.network_selection import (
 from demur.estimators.reject_classifier import RejectClassifier
 from demur.estimators.splitting import Fold, usable_folds
 from demur.estimators.text_features import Ngrams, beside, top_score
-from demur.training import PeriodicEmbeddings, TabularTraining
-from demur.workers import free_cores, n_cores, on_workers
-
-__all__ = [
-    "CANDIDATES",
-    "CandidateModel",
-    "CandidateSearch",
-    "CrossFitted",
-    "Task",
-    "Tried",
-    "candidate_named",
-    "dense_view",
-    "fit_in_pieces",
-    "numbers_view",
-]
+from demur.training import PeriodicEmbeddings, Recipe, TabularTraining
+from demur.workers import BusyClock, on_workers
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +53,7 @@ class Task:
         Which columns hold codes of categories.
     random_state : int
     n_jobs : int or None
+        Threads of one fit.
     smallest_class : int
         Rows of the rarest class.
     n_other : int
@@ -70,7 +61,7 @@ class Task:
     """
 
     n_rows: int
-    categorical: NDArray[np.bool_]
+    categorical: Mask
     random_state: int
     n_jobs: int | None
     smallest_class: int
@@ -97,8 +88,8 @@ class CandidateModel:
         Makes an unfitted classifier from a :class:`Task`.
     key : str
         Its short name.
-    share : float
-        Its share of the time, relative to the other candidates.
+    least : float
+        The share of its training that it must get within the time budget; with less it is not worth its time.
     library : str, optional
         The package that it needs, if that is an optional one.
     """
@@ -107,7 +98,7 @@ class CandidateModel:
     view: Literal["codes", "dense", "numbers", "text"]
     make: Callable[[Task], Any]
     key: str
-    share: float = 1.0
+    least: float = 0.4
     library: str | None = None
 
     @property
@@ -116,17 +107,15 @@ class CandidateModel:
         return self.view == "numbers"
 
     @property
-    def is_linear(self) -> bool:
-        """Whether its fits run on one thread, so that folds are fitted side by side."""
-        return self.key in ("lr", "text")
-
-    @property
     def is_installed(self) -> bool:
         """Whether it can be trained here."""
         return self.library is None or is_installed(self.library)
 
 
-def dense_view(categorical: NDArray[np.bool_], n_text: int = 0) -> ColumnTransformer:
+ByCandidate: TypeAlias = dict[CandidateModel, float]
+
+
+def dense_view(categorical: Mask, n_text: int = 0) -> Any:
     """Return a transformer of codes into numbers on one scale: indicators of categories, missing values imputed.
 
     That a value was missing becomes a column of its own; rare categories share one. The last ``n_text`` columns, a
@@ -136,12 +125,12 @@ def dense_view(categorical: NDArray[np.bool_], n_text: int = 0) -> ColumnTransfo
     return _view(categorical, numbers, n_text)
 
 
-def numbers_view(categorical: NDArray[np.bool_]) -> ColumnTransformer:
+def numbers_view(categorical: Mask) -> Any:
     """Return a transformer of codes into numbers: indicators of categories, all else as it is, missing values too."""
     return _view(categorical, "passthrough")
 
 
-def _view(categorical: NDArray[np.bool_], numbers: Any, n_text: int = 0) -> ColumnTransformer:
+def _view(categorical: Mask, numbers: Any, n_text: int = 0) -> Any:
     indicators = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=50, sparse_output=False)
     columns = np.arange(len(categorical))
     text = columns >= len(columns) - n_text
@@ -150,7 +139,7 @@ def _view(categorical: NDArray[np.bool_], numbers: Any, n_text: int = 0) -> Colu
         ("categories", indicators, columns[categorical]),
         ("text", "passthrough", columns[text]),
     ]
-    return ColumnTransformer([part for part in parts if len(part[2])])
+    return ColumnTransformer([part for part in parts if len(part[2])]).set_output(transform="default")
 
 
 _TREES = 300
@@ -158,18 +147,16 @@ _ITERATIONS = 100
 _EPOCHS, _TEXT_EPOCHS = 100, 40
 """Epochs of networks, of 64 in their recipe; on a dense view of text more of them take longer and help no more."""
 _FEW_ROWS, _VERY_FEW_ROWS = 5_000, 1_000
-"""Rows up to which two, and three, networks are trained for each fold."""
+"""Rows up to which two, and three, networks are trained for each fold: they differ more, and take less time."""
 
 _RARE = 20
 """Rows of a class below which gradient boosting needs a penalty on the values of its leaves."""
 
-_ROWS_FOR_THREADS = 5_000
-"""Rows from which boosting is faster with several threads than with one."""
+_ROWS_FOR_THREADS = 50_000
+"""Rows from which a fit is faster with several threads than with one: below, they mostly wait for each other."""
 
-
-def _members_per_fold(n_train: int) -> int:
-    """Return how many networks each fold gets: more on small tables, where they differ more and take less time."""
-    return 1 if n_train > _FEW_ROWS else 3 if n_train <= _VERY_FEW_ROWS else 2
+_SLICE = 1 / 4
+"""The share of the time that is left which the fit of one fold may take in the race."""
 
 
 def _networks(task: Task) -> RejectClassifier:
@@ -187,16 +174,15 @@ def _lightgbm(task: Task) -> BoostedTrees:
             "n_estimators": 2 * _ITERATIONS, "learning_rate": 0.05, "min_child_samples": 10,
             "subsample": 0.8, "subsample_freq": 1, "colsample_bytree": 0.7,
             "random_state": task.random_state, "deterministic": True, "force_row_wise": True,
-            "n_jobs": free_cores() if task.n_rows >= _ROWS_FOR_THREADS else 1,
+            "n_jobs": task.n_jobs,
         },
         categorical=np.flatnonzero(task.categorical).tolist(),
     )  # fmt: skip
 
 
 def _catboost(task: Task) -> BoostedTrees:
-    threads = free_cores() if task.n_rows >= _ROWS_FOR_THREADS else 1
     return BoostedTrees(
-        "catboost", {"iterations": 5 * _ITERATIONS, "random_seed": task.random_state, "thread_count": threads}
+        "catboost", {"iterations": 5 * _ITERATIONS, "random_seed": task.random_state, "thread_count": task.n_jobs}
     )
 
 
@@ -229,17 +215,17 @@ def _text(_: Task) -> LinearSVC:
 
 
 CANDIDATES: tuple[CandidateModel, ...] = (
-    CandidateModel("extra trees", "codes", _extra_trees, "et", 1.5),
-    CandidateModel("logistic regression", "dense", _logistic_regression, "lr", 0.5),
-    CandidateModel("gradient boosting", "codes", _boosting, "hgb", 2.0),
-    CandidateModel("random forest", "codes", _random_forest, "rf", 1.0),
-    CandidateModel("lightgbm", "codes", _lightgbm, "lgbm", 1.5, "lightgbm"),
-    CandidateModel("catboost", "dense", _catboost, "cat", 2.0, "catboost"),
-    CandidateModel("networks", "numbers", _networks, "nn", 5.0),
-    CandidateModel("periodic networks", "numbers", _periodic_networks, "pnn", 4.5),
-    CandidateModel("linear model of text", "text", _text, "text", 3.0),
+    CandidateModel("linear model of text", "text", _text, "text"),
+    CandidateModel("logistic regression", "dense", _logistic_regression, "lr", 0.1),
+    CandidateModel("extra trees", "codes", _extra_trees, "et", 0.1),
+    CandidateModel("lightgbm", "codes", _lightgbm, "lgbm", library="lightgbm"),
+    CandidateModel("gradient boosting", "codes", _boosting, "hgb"),
+    CandidateModel("random forest", "codes", _random_forest, "rf", 0.1),
+    CandidateModel("catboost", "dense", _catboost, "cat", library="catboost"),
+    CandidateModel("networks", "numbers", _networks, "nn"),
+    CandidateModel("periodic networks", "numbers", _periodic_networks, "pnn"),
 )
-"""Candidates in the order in which they are tried. Time that one does not use goes to the later ones."""
+"""Candidates in the order in which they are tried: those first that need little time for what they add."""
 
 
 def candidate_named(name: str) -> CandidateModel | None:
@@ -250,72 +236,114 @@ def candidate_named(name: str) -> CandidateModel | None:
     >>> candidate_named("et").name, candidate_named("extra trees").key
     ('extra trees', 'et')
     """
-    found = [candidate for candidate in CANDIDATES if name in (candidate.name, candidate.key)]
-    return found[0] if found else None
+    return next((one for one in CANDIDATES if name in (one.name, one.key)), None)
 
 
-class _Pieces(NamedTuple):
-    """How a kind of model grows: the parameter with its size, and how much of it the first piece has.
-
-    Boosting and regressions become more confident the longer they are trained; forests do not.
-    """
-
-    parameter: str
-    first: int
-    grows: bool
-    gains_confidence: bool
-
-
-_PIECES: dict[type, _Pieces] = {
-    ExtraTreesClassifier: _Pieces("n_estimators", 4, True, False),
-    RandomForestClassifier: _Pieces("n_estimators", 4, True, False),
-    HistGradientBoostingClassifier: _Pieces("max_iter", 1, True, True),
-    LogisticRegression: _Pieces("max_iter", 5, False, True),
+_PIECES = {
+    ExtraTreesClassifier: ("n_estimators", 4, True),
+    RandomForestClassifier: ("n_estimators", 4, True),
+    HistGradientBoostingClassifier: ("max_iter", 1, True),
+    LogisticRegression: ("max_iter", 5, False),
 }
+"""For each kind of model the parameter with its size, the size of the first piece, and whether the model grows."""
 
 
-def fit_in_pieces(model: Estimator, X: Features, y: Any, weight: Any, seconds: float, at_most: float = 1.0) -> float:
-    """Fit a model, at most for so many seconds and one more piece; return which share of it was trained.
+def fit_in_pieces(
+    model: Estimator,
+    X: Features,
+    y: Any,
+    weight: Any,
+    left: Callable[[], float],
+    at_most: float = 1.0,
+    at_least: float = 0.0,
+) -> float:
+    """Fit a model, at most for the time that is left and one more piece; return which share of it was trained.
 
     Parameters
     ----------
     model, X, y, weight
-    seconds : float
+    left : callable
+        Returns the seconds that are left.
     at_most : float
-        The share of the training that the cross-fitted models had. A model that becomes more confident with training
-        gets no more than that, because its temperature was chosen for that share.
+        The share of the training that the cross-fitted models had. Their temperature was chosen for that share, and
+        boosting becomes more confident with more.
+    at_least : float
+        The training ends early if the time will not suffice for this share of it.
 
     Examples
     --------
     >>> X, y = np.arange(20.0).reshape(-1, 1), np.arange(20) % 2
     >>> forest = ExtraTreesClassifier(20, random_state=0)
-    >>> fit_in_pieces(forest, X, y, None, seconds=0.0), len(forest.estimators_)
+    >>> fit_in_pieces(forest, X, y, None, lambda: 0.0), len(forest.estimators_)
     (0.2, 4)
     """
     if isinstance(model, BoostedTrees):
-        return model.fit_within(X, y, weight, seconds, at_most)
+        return model.fit_within(X, y, weight, left, at_most, at_least)
     pieces = _PIECES.get(type(model))
-    if pieces is None or (not np.isfinite(seconds) and at_most >= 1):
+    if pieces is None or (not np.isfinite(left()) and at_most >= 1):
         model.fit(X, y, sample_weight=weight)
         return 1.0
-    started = time.monotonic()
-    total, done, step = getattr(model, pieces.parameter), 0, pieces.first
-    most = max(1, round(at_most * total)) if pieces.gains_confidence else total
+    parameter, step, grows = pieces
+    total, done = getattr(model, parameter), 0
+    most = max(1, round(at_most * total))
     model.set_params(warm_start=True)
     while done < most:
-        step = min(step, most - done)
-        before = time.monotonic()
-        model.set_params(**{pieces.parameter: done + step if pieces.grows else step}).fit(X, y, sample_weight=weight)
-        done += step
-        if not pieces.grows and np.max(model.n_iter_) < step:
+        step, first = min(step, most - done), not done
+        before = left()
+        model.set_params(**{parameter: done + step if grows else step}).fit(X, y, sample_weight=weight)
+        done, after = done + step, left()
+        if not grows and np.max(model.n_iter_) < step:
             done = most = total  # it has converged
-        each = (time.monotonic() - before) / step
-        affordable = (started + seconds - time.monotonic()) / max(each, 1e-9)
-        if affordable < 1:
+        affordable = np.inf if np.isinf(after) else after * step / max(before - after, 1e-9)
+        too_slow = grows and not first and done + affordable < at_least * total
+        if affordable < 1 or too_slow:
             break
         step = max(1, int(min(2 * done, 0.7 * affordable, total)))
-    model.set_params(warm_start=False, **({} if pieces.grows else {pieces.parameter: total}))
+    model.set_params(warm_start=False, **({} if grows else {parameter: total}))
     return float(done / total)
+
+
+_SMALLEST = 1e-12
+_LEAST = 0.05
+"""Models with a smaller weight are left out."""
+
+
+def mixture_weights(
+    true_class_proba: Sequence[ArrayLike], sample_weight: ArrayLike | None = None, prior: float = 2.0
+) -> tuple[float, ...]:
+    """Return the weights of the mixture of models that has the least log loss, with a prior that favours equal weights.
+
+    The log loss of a mixture is convex in the weights, and expectation maximisation finds its minimum. It depends on
+    the probabilities of the true classes only. There are as many weights as models, so they overfit little: by about
+    (models - 1) / (2 rows). A Dirichlet prior keeps few rows from excluding a model.
+
+    Parameters
+    ----------
+    true_class_proba : sequence of arrays of shape (n,)
+        For each model, its out-of-fold probability of the true class of each row.
+    sample_weight : array of shape (n,), optional
+    prior : float
+        Rows that the prior gives to each model.
+
+    Examples
+    --------
+    Two models that are each good on half of the rows are better together than the third, which is mediocre on all:
+
+    >>> [round(share, 2) for share in mixture_weights([[0.9, 0.3] * 500, [0.3, 0.9] * 500, [0.5, 0.5] * 500])]
+    [0.5, 0.5, 0.0]
+    """
+    columns = np.maximum(np.array(list(true_class_proba), dtype=np.float64), _SMALLEST)
+    rows = np.ones(columns.shape[1]) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    shares = np.full(len(columns), 1 / len(columns))
+    for _ in range(2000):
+        of_row = shares[:, None] * columns
+        claimed = (of_row / of_row.sum(0)) @ rows + prior
+        before, shares = shares, claimed / claimed.sum()
+        if np.abs(shares - before).max() < 1e-6:
+            break
+    floor = prior / (rows.sum() + prior * len(columns))
+    shares = np.where(shares - floor < _LEAST, 0.0, shares) if (shares - floor).max() >= _LEAST else shares
+    return tuple((shares / shares.sum()).tolist())
 
 
 @dataclass(frozen=True)
@@ -331,6 +359,8 @@ class Tried:
         Out of fold, after its own temperature; None if it was not tried.
     temperature : float or None
         Above 1 for an overconfident candidate, below 1 for an underconfident one.
+    trained : float
+        The share of its training that fitted into the time budget, times the share of the rows.
     seconds : float
         Time spent, including the last fit on all rows.
     outcome : str
@@ -341,6 +371,7 @@ class Tried:
     weight: float
     log_loss: float | None
     temperature: float | None
+    trained: float
     seconds: float
     outcome: str
 
@@ -352,9 +383,6 @@ class CrossFitted:
     Parameters
     ----------
     candidate : CandidateModel
-    scaling : TemperatureScaling
-    proba : array of shape (n_held_out, n_classes)
-    true_class : array of shape (n_held_out,)
     trained : float
         The share of its training that fitted into the time budget.
     share_of_rows : float
@@ -365,30 +393,57 @@ class CrossFitted:
         Seconds of the last fold, which are reserved for the fit on all rows.
     seconds : float
         Time spent so far.
-    top : array of shape (n_held_out,), optional
+    folds : list of arrays of shape (n_held_out, n_classes)
+        Probabilities of the held-out rows of each fold.
+    tops : list of arrays of shape (n_held_out,)
         The largest one-versus-rest score of each row, of the candidate "text".
+    scaling : TemperatureScaling
+    proba : array of shape (n_held_out, n_classes)
+    true_class : array of shape (n_held_out,)
+    log_loss : float
     """
 
     candidate: CandidateModel
-    scaling: TemperatureScaling
-    proba: NDArray[np.float64]
-    true_class: NDArray[np.float64]
-    trained: float
-    share_of_rows: float
-    model: Estimator
-    last_fit: float
+    trained: float = 1.0
+    share_of_rows: float = 1.0
+    model: Estimator | None = None
+    last_fit: float = 0.0
     seconds: float = 0.0
+    folds: list[Floats] = field(default_factory=list)
+    tops: list[Floats] = field(default_factory=list)
+    scaling: TemperatureScaling = field(init=False)
+    proba: Floats = field(init=False)
+    true_class: Floats = field(init=False)
+    log_loss: float = field(init=False)
 
-    top: NDArray[np.float64] | None = None
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether it got enough training."""
+        return bool(self.folds) and self.trained >= self.candidate.least
 
-    def report(self, share: float, weight: NDArray[np.float64] | None) -> Tried:
+    def keep(self, proba: Floats, top: Any, trained: float, seconds: float) -> None:
+        """Add the result of a fold."""
+        self.folds.append(proba)
+        self.tops += [] if top is None else [top]
+        self.trained = min(self.trained, trained)
+        self.last_fit, self.seconds = max(self.last_fit, seconds), self.seconds + seconds
+
+    def calibrate(self, labels: Ints, weight: Floats | None) -> None:
+        """Fit the temperature on the held-out rows, of the first folds if there are fewer."""
+        proba = np.concatenate(self.folds)[: len(labels)]
+        self.scaling = TemperatureScaling().fit(proba, labels, weight)
+        self.proba = np.asarray(self.scaling.transform(proba), dtype=np.float64)
+        self.true_class = self.proba[np.arange(len(labels)), labels]
+        self.log_loss = float(-np.average(np.log(np.maximum(self.true_class, _SMALLEST)), weights=weight))
+
+    def report(self, share: float) -> Tried:
         """Return the result, given the share of the blend."""
         outcome = f"{share:.0%} of the blend" if share else "does not improve the blend"
         if self.trained < 0.995 or self.share_of_rows < 1:
             outcome += f"; cut short by the time budget ({self.trained:.0%} of its training"
             outcome += f", {self.share_of_rows:.0%} of the rows)" if self.share_of_rows < 1 else ")"
-        log_loss = float(-np.average(np.log(np.maximum(self.true_class, 1e-12)), weights=weight))
-        return Tried(self.candidate.name, share, log_loss, self.scaling.temperature_, self.seconds, outcome)
+        trained, temperature = self.trained * self.share_of_rows, self.scaling.temperature_
+        return Tried(self.candidate.name, share, self.log_loss, temperature, trained, self.seconds, outcome)
 
 
 _MANY_ROWS = 50_000
@@ -396,6 +451,15 @@ _MANY_ROWS = 50_000
 
 _PROBE_SHARE = 0.1
 """How much of a fit's time that may take."""
+
+_FIRST_EPOCHS = 3
+"""Epochs of all networks that show how long the others will take."""
+
+_OF_ALL_ROWS = 1.3
+"""How many times as long as a fold a fit on all rows may take."""
+
+_SECONDS_FOR_NETWORKS = 4.0
+"""Networks are not tried in less time: torch alone takes about two seconds to import."""
 
 
 class CandidateSearch:
@@ -407,8 +471,9 @@ class CandidateSearch:
         With codes of categories and missing values.
     folds : list of (train, test)
     task : Task
-    seconds : float
-        The time budget, which starts now.
+    budget : float
+        The time budget in seconds of the clock.
+    clock : BusyClock
     advance : callable
         Called with the progress of a candidate in percent, and its name.
     texts : array of str, shape (n_rows,), optional
@@ -419,96 +484,175 @@ class CandidateSearch:
         rows: Rows,
         folds: list[Fold],
         task: Task,
-        seconds: float,
+        budget: float,
+        clock: BusyClock,
         advance: Callable[[float, str], Any],
-        texts: NDArray[np.object_] | None = None,
+        texts: Objects | None = None,
     ) -> None:
-        self.texts = texts
+        self.texts: Any = texts
         self.codes, self.y, self.weight, self.task = rows.X, rows.y, rows.weight, task
-        self._seconds, self._ends, self._advance = seconds, time.monotonic() + seconds, advance
+        self._budget, self._clock, self._advance = budget, clock, advance
         self.folds = usable_folds(folds, rows.y, rows.weight, at_least_one=True)
-        self.held_out_rows = np.concatenate([test for _, test in self.folds])
-        self.held_out_weight = None if self.weight is None else self.weight[self.held_out_rows]
         self.n_classes = int(self.y.max()) + 1
-        self._fitted: list[CrossFitted] = []
+        self.rejected: list[Tried] = []
         self._dense_of_fold: dict[int, Any] = {}
+        self._n_workers = int(effective_n_jobs(task.n_jobs))
+        self._native, self._threads = ThreadpoolController(), 1
         self.numbers = numbers_view(task.categorical).fit(self.codes) if task.categorical.any() else None
 
+    def held_out(self, n_folds: int | None = None) -> tuple[Ints, Floats | None]:
+        """Return the rows that the first folds hold out, and their weights."""
+        rows = np.concatenate([test for _, test in self.folds[:n_folds]])
+        return rows, None if self.weight is None else self.weight[rows]
+
     def run(self, wanted: Sequence[CandidateModel]) -> list[CrossFitted]:
-        """Cross-fit the candidates, each in its slice of the time; the first in any case."""
-        for position, candidate in enumerate(wanted):
-            started = time.monotonic()
-            left = 0.95 * (self._ends - started) - self._reserved()
-            self._advance(0, candidate.name)
-            if self._fitted and left < 0.02 * self._seconds:
-                self._advance(100, candidate.name)
-                continue
-            seconds = left * candidate.share / sum(one.share for one in wanted[position:])
-            fit = self._fit_networks if candidate.is_network else self._cross_fit
-            self._fitted.append(fit(candidate, seconds))
-            self._fitted[-1].seconds = time.monotonic() - started
-        return self._fitted
+        """Cross-fit the candidates that there is time for, at least one; ``folds`` are then those that were used."""
+        networks = [one for one in wanted if one.is_network]
+        fitted = self._race([one for one in wanted if not one.is_network])
+        costs = self._costs(networks, fitted)
+        if self._n_affordable(fitted, costs) < len(self.folds) and len(fitted) > 1:
+            shares = self._weights(fitted, 1)
+            self.rejected += [one.report(0.0) for one, share in zip(fitted, shares, strict=True) if not share]
+            fitted = [one for one, share in zip(fitted, shares, strict=True) if share]
+        if self._n_affordable(fitted, costs) < 1 and len(costs) > 1:
+            cheapest = min(costs, key=lambda one: costs[one])
+            costs = {cheapest: costs[cheapest]}
+        if any(self._n_affordable(fitted, costs) < one.least for one in costs) and fitted:
+            costs = {}
+        del self.folds[max(1, int(self._n_affordable(fitted, costs))) :]
+        self._fit_other_folds(fitted)
+        for candidate in tuple(costs):
+            seconds = (self._left() - self._reserved(fitted)) / sum(costs.values())
+            fitted.append(self._fit_networks(candidate, costs.pop(candidate) * seconds))
+        fitted = [one for one in fitted if one.is_worth_it] or fitted[:1]
+        self._weights(fitted)
+        return fitted
 
-    def _reserved(self) -> float:
+    def _left(self) -> float:
+        return self._budget - self._clock()
+
+    def _reserved(self, fitted: Sequence[CrossFitted]) -> float:
         """Return the seconds that fits on all rows will take."""
-        return sum(one.last_fit for one in self._fitted if one.model is None)
+        each: list[float] = [one.last_fit for one in fitted if one.model is None]
+        return _OF_ALL_ROWS * max(sum(each) / self._n_workers, *each, 0.0)
 
-    def fit_all_rows(self, fitted: CrossFitted, view: NDArray[np.float64]) -> Any:
-        """Return the candidate for use: networks are an ensemble of the folds' own, others are fitted on all rows."""
-        if fitted.model is not None:
-            return fitted.model
-        rows = self._sample(np.arange(len(self.y)), fitted.share_of_rows)
-        left = self._ends - time.monotonic() - self._reserved() + fitted.last_fit  # the others' time stays theirs
-        model, _, seconds = self._fit(fitted.candidate, view[rows], rows, max(left, 0.0), fitted.trained)
-        if "n_jobs" in model.get_params():
-            model.set_params(n_jobs=None)  # threads add trees up in any order, and the last bit would differ each time
-        fitted.model, fitted.seconds = model, fitted.seconds + seconds
-        return model
+    def _n_affordable(self, fitted: Sequence[CrossFitted], costs: ByCandidate) -> float:
+        """Return how many folds there is time for; the first of those that are fitted is done."""
+        done = sum(one.last_fit for one in fitted) / self._n_workers
+        each = done + sum(costs.values()) / len(self.folds)
+        return min((self._left() - self._reserved(fitted) + done) / max(each, 1e-9), len(self.folds))
+
+    def _race(self, candidates: Sequence[CandidateModel]) -> list[CrossFitted]:
+        """Fit the first fold; return the candidates that got enough training, or else the first."""
+        raced: list[CrossFitted] = []
+        for name in {one.library for one in candidates if one.library}:
+            import_module(name)  # one thread must not see what another has only imported in part
+
+        def race(candidate: CandidateModel) -> CrossFitted:
+            one, seconds = CrossFitted(candidate), self._left() - self._reserved(raced)
+            if seconds > 0 or candidate is candidates[0]:
+                one.keep(*self._fit_fold(one, 0, _SLICE * seconds, candidate.least))
+                raced.append(one)
+            self._advance(0, candidate.name)
+            return one
+
+        found = self._side_by_side(race, candidates)
+        return [one for one in found if one.is_worth_it] or found[:1]
+
+    def _costs(self, networks: Sequence[CandidateModel], fitted: Sequence[CrossFitted]) -> ByCandidate:
+        """Return the seconds that all folds of the networks would take; none for those that there is no time to try."""
+        if np.isinf(self._budget) or not fitted:
+            return dict.fromkeys(networks, 1e-9)
+        costs = {}
+        for candidate in networks:
+            left = self._left() - self._reserved(fitted)
+            if left > _SECONDS_FOR_NETWORKS:
+                ends: list[float] = []
+                self._fit_networks(candidate, left / 10, ends)
+                each = (ends[-1] - ends[0]) / (_FIRST_EPOCHS - 1) if len(ends) > 1 else np.inf
+                costs[candidate] = each * self._recipe().epochs
+        return costs
+
+    def _fit_other_folds(self, fitted: Sequence[CrossFitted]) -> None:
+        """Fit the folds after the first while there is time; the folds that some candidate lacks are then left out."""
+
+        def fit(job: tuple[int, CrossFitted]) -> tuple[Any, ...] | None:
+            number, one = job
+            return None if self._left() - self._reserved(fitted) < one.last_fit else self._fit_fold(one, number)
+
+        jobs = [(number, one) for number in range(1, len(self.folds)) for one in fitted]
+        for (number, one), found in zip(jobs, self._side_by_side(fit, jobs), strict=True):
+            if found is not None and len(one.folds) == number:
+                one.keep(*found)
+        if fitted:
+            del self.folds[min(len(one.folds) for one in fitted) :]
+
+    def _weights(self, fitted: Sequence[CrossFitted], n_folds: int | None = None) -> tuple[float, ...]:
+        """Calibrate on the held-out rows of the first folds; return the best mixture."""
+        rows, weight = self.held_out(n_folds)
+        for one in fitted:
+            one.calibrate(self.y[rows], weight)
+        return mixture_weights([one.true_class for one in fitted], weight)
+
+    def fit_all_rows(self, members: Sequence[CrossFitted], views: dict[str, Any]) -> tuple[Any, ...]:
+        """Return candidates for use: networks are an ensemble of the folds' own, others are fitted on all rows."""
+
+        def fit(one: CrossFitted) -> Any:
+            if one.model is not None:
+                return one.model
+            rows = self._sample(np.arange(len(self.y)), one.share_of_rows)
+            model, _, seconds = self._fit(one.candidate, views[one.candidate.view][rows], rows, np.inf, one.trained)
+            one.seconds += seconds
+            return model
+
+        return tuple(self._side_by_side(fit, members))
+
+    def _side_by_side(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Run the function for every item, one thread each; more threads where a large table leaves some without."""
+        spare = self._n_workers // max(len(items), 1) if len(self.y) >= _ROWS_FOR_THREADS else 1
+        self._threads = max(1, spare)
+        return on_workers(function, items, n_workers=self._n_workers)
 
     def _fit(
         self,
         candidate: CandidateModel,
         X: Features,
-        rows: NDArray[np.int64],
-        seconds: float,
+        rows: Ints,
+        seconds: float = np.inf,
         at_most: float = 1.0,
+        at_least: float = 0.0,
     ) -> tuple[Any, float, float]:
         """Fit a new model on some rows; return it, the share of the training that was done, and the time it took."""
-        started = time.monotonic()
-        model = candidate.make(self.task)
+        started = self._clock()
+        model = candidate.make(replace(self.task, n_jobs=self._threads))
         weight = None if self.weight is None else self.weight[rows]
         if candidate.view == "codes":  # scikit-learn's histograms fail on a column without any value
             X = np.where(np.isnan(X).all(axis=0), 0.0, X)
-        done = fit_in_pieces(model, X, self.y[rows], weight, seconds, at_most)
+        with self._native.limit(limits=self._threads, user_api="openmp"):
+            done = fit_in_pieces(
+                model, X, self.y[rows], weight, lambda: started + seconds - self._clock(), at_most, at_least
+            )
         if candidate.view == "text":  # in this order of memory a product with a sparse row copies nothing
             model.coef_ = np.asfortranarray(model.coef_, dtype=np.float32)
-        return model, done, time.monotonic() - started
+        return model, done, self._clock() - started
 
-    def _cross_fit(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
-        """Fit the folds; the slice is for these and for one more fit, on all rows."""
-        ends, n_fits, n_folds = time.monotonic() + seconds, len(self.folds) + 1, len(self.folds)
-        side_by_side, is_text = candidate.is_linear and n_folds > 1, candidate.view == "text"
-        n_workers, share = n_cores() if side_by_side else 1, 1.0
-        if np.isfinite(seconds) and len(self.folds[0][0]) > _MANY_ROWS:
-            share = self._affordable_share(candidate, self.folds[0][0], seconds / n_fits)
+    def _fit_fold(
+        self, one: CrossFitted, number: int, seconds: float = np.inf, at_least: float = 0.0
+    ) -> tuple[Any, Any, float, float]:
+        """Fit a fold; return probabilities, scores of text, the share of the training, and the seconds."""
+        started, candidate = self._clock(), one.candidate
+        train, test = self.folds[number]
+        if np.isfinite(seconds) and len(train) > _MANY_ROWS:
+            one.share_of_rows = self._affordable_share(candidate, train, seconds)
+        rows = self._sample(train, one.share_of_rows)
+        seen, unseen = self._views(candidate, number, rows, test)
+        model, done, _ = self._fit(candidate, seen, rows, seconds, one.trained, at_least)
+        proba = proba_of(model, unseen, np.arange(self.n_classes))
+        top = top_score(model, unseen) if candidate.view == "text" else None
+        self._advance(100 / len(self.folds), candidate.name)
+        return proba, top, done, self._clock() - started
 
-        def of_fold(number: int) -> tuple[Any, Any, float, float]:
-            train, test = self.folds[number]
-            rows, each = self._sample(train, share), n_workers * (ends - time.monotonic()) / (n_fits - number)
-            seen, unseen = self._views(candidate, number, rows, test)
-            model, done, taken = self._fit(candidate, seen, rows, each)
-            self._advance(100 / n_folds, candidate.name)
-            top = top_score(model, unseen) if is_text else None
-            return proba_of(model, unseen, np.arange(self.n_classes)), top, done, taken
-
-        numbers = range(n_folds)
-        found = on_workers(of_fold, numbers) if side_by_side else [of_fold(number) for number in numbers]
-        probas, tops, trained, taken = zip(*found, strict=True)
-        fitted = self._calibrated(candidate, np.concatenate(probas), min(trained), share, None, max(taken))
-        fitted.top = np.concatenate(tops) if is_text else None
-        return fitted
-
-    def _affordable_share(self, candidate: CandidateModel, train: NDArray[np.int64], seconds: float) -> float:
+    def _affordable_share(self, candidate: CandidateModel, train: Ints, seconds: float) -> float:
         """Return which share of the rows can be trained on in this time, by training on few of them first."""
         few = self._sample(train, max(0.02, 2000 / len(train)))
         view = self._views(candidate, 0, few, few[:1])[0]
@@ -516,71 +660,66 @@ class CandidateSearch:
         forecast = max(taken, 1e-9) / max(done, 1e-9) * len(train) / len(few)
         return float(np.clip(0.8 * seconds / forecast, len(few) / len(train), 1.0))
 
-    def other_view(self, rows: NDArray[np.int64]) -> ColumnTransformer | None:
+    def other_view(self, rows: Ints) -> ColumnTransformer | None:
         """Return what turns the columns beside text into numbers on one scale, learned from some rows."""
         other = self.task.categorical[: self.task.n_other]
         return dense_view(other).fit(self.codes[rows][:, : len(other)]) if len(other) else None
 
-    def _fit_networks(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
-        """Train the networks of all folds as one stack, which then stays as it is."""
-        numbers = self.codes if self.numbers is None else np.asarray(self.numbers.transform(self.codes), np.float64)
+    def _recipe(self) -> Recipe:
+        """Return how the networks are trained."""
         n_train = len(self.folds[0][0])
-        n_members = max(len(self.folds) * _members_per_fold(n_train), 2)
-        usual = recipe_for(n_train)
         epochs = _TEXT_EPOCHS if self.task.n_text else _EPOCHS
-        recipe = recipe_for(n_train, epochs=max(1, round(usual.epochs * epochs / 64)))
+        return recipe_for(n_train, epochs=max(1, round(recipe_for(n_train).epochs * epochs / 64)))
+
+    def _fit_networks(self, candidate: CandidateModel, seconds: float, ends: list[float] | None = None) -> CrossFitted:
+        """Train the networks of all folds as one stack, which then stays as it is.
+
+        With a list, the networks are trained for the first epochs only, and it gets the times at which these end.
+        """
+        started = self._clock()
+        numbers = self.codes if self.numbers is None else self.numbers.transform(self.codes)
+        n_train = len(self.folds[0][0])
+        per_fold = 1 if n_train > _FEW_ROWS else 3 if n_train <= _VERY_FEW_ROWS else 2
+        n_members = max(len(self.folds) * per_fold, 2)
+        recipe = self._recipe() if ends is None else replace(self._recipe(), epochs=_FIRST_EPOCHS)
         total, name, model = n_members * recipe.epochs, candidate.name, candidate.make(self.task)
         seeds = np.random.RandomState(self.task.random_state).randint(np.iinfo(np.int32).max, size=n_members)
-        train = train_for_tables(
-            model.embeddings, recipe=recipe, deadline=time.monotonic() + seconds if np.isfinite(seconds) else None,
-            progress=lambda steps: self._advance(100 * steps / total, name),
-        )  # fmt: skip
-        data = FoldData(Rows(numbers, self.y, self.weight), self.folds)
+
+        def progress(steps: int) -> None:
+            if ends is None:
+                self._advance(100 * steps / total, name)
+            else:
+                ends.append(self._clock())
+
+        deadline = time.monotonic() + self._clock.in_wall_time(seconds) if np.isfinite(seconds) else None
+        train = train_for_tables(model.embeddings, recipe=recipe, deadline=deadline, progress=progress)
+        mixed = bool(self.task.categorical.any())
+        data = FoldData(Rows(numbers, self.y, self.weight), self.folds, pieces=mixed)
         grid = grid_of("ce", self.n_classes, 0.02, 0.2)
         found = fit_fold_networks(data, grid, seeds.tolist(), self.n_classes, 0.2, train)
         run = cast(TabularTraining, found.run)
-        done = recipe.epochs if run.complete else np.isfinite(run.training_loss).sum(1).mean()
+        done = recipe.epochs if run.complete else float(np.isfinite(run.training_loss).sum(1).mean())
         model.adopt(found, numbers.shape[1], self.n_classes)
-        return self._calibrated(candidate, found.held_out.scores, done / recipe.epochs, 1.0, model, 0.0)
+        fitted = CrossFitted(candidate, model=model, seconds=self._clock() - started)
+        fitted.keep(found.held_out.scores, None, done / recipe.epochs, 0.0)
+        return fitted
 
-    def _calibrated(
-        self,
-        candidate: CandidateModel,
-        proba: NDArray[np.float64],
-        trained: float,
-        share: float,
-        model: Estimator,
-        last_fit: float,
-    ) -> CrossFitted:
-        labels = self.y[self.held_out_rows]
-        scaling = TemperatureScaling().fit(proba, labels, self.held_out_weight)
-        proba = np.asarray(scaling.transform(proba), dtype=np.float64)
-        true_class = proba[np.arange(len(labels)), labels]
-        return CrossFitted(candidate, scaling, proba, true_class, float(trained), share, model, last_fit)
-
-    def _views(
-        self, candidate: CandidateModel, fold: int, train: NDArray[np.int64], test: NDArray[np.int64]
-    ) -> tuple[Any, Any]:
+    def _views(self, candidate: CandidateModel, fold: int, train: Ints, test: Ints) -> list[Any]:
         """Return what the candidate sees of rows to train on and of rows to predict; each fold learns its own view."""
         if candidate.view == "text":
-            assert self.texts is not None
             ngrams, other = Ngrams().fit(self.texts[train]), self.other_view(train)
-            n_other = self.task.n_other
-            found: list[Any] = [
-                beside(ngrams.transform(self.texts[rows]), other, self.codes[rows, :n_other]) for rows in (train, test)
+            return [
+                beside(ngrams.transform(self.texts[rows]), other, self.codes[rows, : self.task.n_other])
+                for rows in (train, test)
             ]
-            return found[0], found[1]
         if candidate.view == "codes":
-            return self.codes[train], self.codes[test]
+            return [self.codes[train], self.codes[test]]
         if fold not in self._dense_of_fold:
-            self._dense_of_fold[fold] = dense_view(self.task.categorical, self.task.n_text).fit(
-                self.codes[self.folds[fold][0]]
-            )
-        dense = self._dense_of_fold[fold]
-        found = [np.asarray(dense.transform(self.codes[rows]), dtype=np.float64) for rows in (train, test)]
-        return found[0], found[1]
+            whole = self.codes[self.folds[fold][0]]
+            self._dense_of_fold[fold] = dense_view(self.task.categorical, self.task.n_text).fit(whole)
+        return [self._dense_of_fold[fold].transform(self.codes[rows]) for rows in (train, test)]
 
-    def _sample(self, rows: NDArray[np.int64], share: float) -> NDArray[np.int64]:
+    def _sample(self, rows: Ints, share: float) -> Ints:
         """Return a share of the rows at random, with at least one of every class."""
         if share >= 1:
             return rows

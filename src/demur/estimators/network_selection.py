@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
-from demur.array_types import AnyArray, ByName, CostLike
+from demur.array_types import AnyArray, ByName, CostLike, Floats, Ints, Mask
 from demur.calibration import TemperatureScaling, at_temperature, softmax_at
 from demur.errors import InputError
 from demur.estimators.base import Examples
@@ -24,40 +23,18 @@ from demur.rules import Decision, chow_acceptance, library_of
 from demur.training import (
     NetworkSpec,
     PeriodicEmbeddings,
+    Pieces,
     Recipe,
-    SmoothRobustScaler,
     TabularNet,
     TabularTraining,
     Trained,
     TrainingData,
+    robust_scale,
     train_tabular,
 )
 from demur.training.architecture import Numbers
+from demur.training.robust_scaling import CLIP
 from demur.workers import on_workers
-
-__all__ = [
-    "AnswersNothingWarning",
-    "Candidate",
-    "FittedNetworks",
-    "FoldData",
-    "FoldNetworks",
-    "GridEntry",
-    "HeldOut",
-    "Rows",
-    "ScaledNetworks",
-    "Trainer",
-    "all_diverged",
-    "best_of",
-    "fit_fold_networks",
-    "grid_of",
-    "judged",
-    "parts_of",
-    "recipe_for",
-    "scaled_inputs",
-    "train_for_tables",
-    "warn_if_silent",
-    "with_indicators",
-]
 
 _ROWS_AT_A_TIME = 1 << 10
 """Rows of a piece: what the networks compute for them fits into the processor's cache."""
@@ -72,7 +49,7 @@ class GridEntry:
     hyper: dict[str, float]
     deciders: tuple[Loss, ...]
 
-    def network(self, rows: NDArray[np.int64], seed: int, cost: float) -> NetworkSpec:
+    def network(self, rows: Ints, seed: int, cost: float) -> NetworkSpec:
         """Return the specification of a network with these hyper-parameters."""
         return NetworkSpec(rows, seed, self.weight_decay, cost, self.hyper)
 
@@ -105,12 +82,12 @@ class HeldOut:
     weight : array
     """
 
-    rows: NDArray[np.int64]
-    y: NDArray[np.int64]
-    label: NDArray[np.int64]
-    reject: NDArray[np.bool_]
-    scores: NDArray[np.float64]
-    weight: NDArray[np.float64]
+    rows: Ints
+    y: Ints
+    label: Ints
+    reject: Mask
+    scores: Floats
+    weight: Floats
 
 
 class AnswersNothingWarning(UserWarning):
@@ -204,7 +181,7 @@ def best_of(candidates: Sequence[Candidate]) -> Candidate:
     return min(usable, key=lambda one: one.risk if one.log_loss is None else one.log_loss)
 
 
-def with_indicators(X: Numbers, indicators: NDArray[np.int64] | None) -> Numbers:
+def with_indicators(X: Numbers, indicators: Ints | None) -> Numbers:
     """Return the features, followed by a column for each of some of them that is 1 where it is missing.
 
     Examples
@@ -220,7 +197,7 @@ def with_indicators(X: Numbers, indicators: NDArray[np.int64] | None) -> Numbers
     return joined
 
 
-def scaled_inputs(X: Numbers, mean: NDArray[np.float64], scale: NDArray[np.float64], clip: float | None) -> Numbers:
+def scaled_inputs(X: Numbers, mean: Floats, scale: Floats, clip: float | None) -> Numbers:
     """Centre and scale in double precision, and clip smoothly to (-clip, clip); what is missing becomes 0.
 
     Arrays and tensors are scaled alike, so that torch can translate these operations to ONNX.
@@ -257,14 +234,17 @@ class ScaledNetworks:
     mean_of : {"proba", "scores"}
         What is averaged over the members. The mean of the probabilities of members that are each calibrated is
         underconfident; the mean of their scores is not.
+    pieces : Pieces, optional
+        Further inputs, after the indicators.
     """
 
     networks: Trained
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    mean: Floats
+    scale: Floats
     clip: float | None = None
-    indicators: NDArray[np.int64] | None = None
+    indicators: Ints | None = None
     mean_of: Literal["proba", "scores"] = "proba"
+    pieces: Pieces | None = None
 
     def over_pieces(self, X: AnyArray, function: Callable[[AnyArray], tuple[AnyArray, ...]]) -> tuple[AnyArray, ...]:
         """Apply a function to the scores (n_members, n_rows, n_outputs), a piece of the rows at a time.
@@ -288,7 +268,9 @@ class ScaledNetworks:
     def scores(self, rows: Numbers) -> Numbers:
         """Return the scores of rows in an array or a tensor, of shape (n_members, n_rows, n_outputs)."""
         mean, scale = (one if one.ndim == 1 else one[:, None] for one in (self.mean, self.scale))
-        inputs: Any = scaled_inputs(with_indicators(rows, self.indicators), mean, scale, self.clip)
+        joined = with_indicators(rows, self.indicators)
+        joined = joined if self.pieces is None else self.pieces.beside(joined)
+        inputs: Any = scaled_inputs(joined, mean, scale, self.clip)
         scores: Any
         if isinstance(inputs, np.ndarray):
             scores = self.networks.scores_of_arrays(inputs)
@@ -326,9 +308,7 @@ class FittedNetworks(ScaledNetworks):
         # in double precision, where small probabilities do not underflow
         return at_temperature(_doubles(proba), self.temperature.temperature_)
 
-    def decide_and_score(
-        self, X: AnyArray, cost: CostLike, n_classes: int
-    ) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
+    def decide_and_score(self, X: AnyArray, cost: CostLike, n_classes: int) -> tuple[Decision[AnyArray], Floats]:
         """Return the decisions and one score per class: normalised probabilities, or scores for losses without a link.
 
         Decisions are those of the averaged probabilities, or of the loss's own rule where there are none.
@@ -400,8 +380,8 @@ class Rows:
     """Rows to learn from: features that may be missing (NaN), numbers of classes, and weights or None."""
 
     X: AnyArray
-    y: NDArray[np.int64]
-    weight: NDArray[np.float64] | None = None
+    y: Ints
+    weight: Floats | None = None
 
     @classmethod
     def of(cls, examples: Examples) -> Rows:
@@ -410,21 +390,18 @@ class Rows:
         return cls(examples.X, examples.y, None if (weight == weight[0]).all() else weight)
 
     @property
-    def incomplete(self) -> NDArray[np.int64]:
+    def incomplete(self) -> Ints:
         """Which features are missing in some row."""
         return np.flatnonzero(np.isnan(self.X).any(axis=0))
 
 
-def _learn_scale(
-    X: AnyArray, weight: NDArray[np.float64], *, scaled: bool, robust: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float | None]:
+def _learn_scale(X: AnyArray, weight: Floats, *, scaled: bool, robust: bool) -> tuple[Floats, Floats, float | None]:
     """Return centre and scale of each input, and where the scaled inputs are smoothly clipped."""
     mean, scale, clip = np.zeros(X.shape[1]), np.ones(X.shape[1]), None
     with np.errstate(over="ignore", invalid="ignore"):
         if scaled and robust:
-            scaler = SmoothRobustScaler().fit(X.astype(np.float64), sample_weight=weight)
-            mean, clip = scaler.center_, scaler.clip
-            scale = np.divide(1.0, scaler.scale_, out=np.full_like(mean, np.inf), where=scaler.scale_ > 0)
+            mean, scale = robust_scale(X.astype(np.float64), weight)
+            clip = CLIP
         elif scaled:
             scaler = StandardScaler().fit(X.astype(np.float64), sample_weight=weight)
             mean, scale = scaler.mean_, scaler.scale_
@@ -447,6 +424,9 @@ class FoldData:
         What the loss takes as the target of a row; the classes by default.
     scaled, robust : bool
         Whether the features are scaled; by medians and quartiles if ``robust``, else by means and standard deviations.
+    pieces : bool
+        Whether the networks of every second part also see :class:`Pieces` of the features. Some tables need steps,
+        others are smooth, and the two kinds of network together are better than either alone.
     """
 
     def __init__(
@@ -457,14 +437,18 @@ class FoldData:
         *,
         scaled: bool = True,
         robust: bool = True,
+        pieces: bool = False,
     ) -> None:
         self.rows, self.parts = rows, parts
         self.weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
         joined = with_indicators(rows.X, rows.incomplete)
-        self._scales = [
-            _learn_scale(joined[train], self.weight[train], scaled=scaled, robust=robust) for train, _ in parts
-        ]
-        self._inputs = [torch.from_numpy(scaled_inputs(joined, *scale)) for scale in self._scales]
+        self._pieces = Pieces.learn(joined, rows.y, self.weight, [train for train, _ in parts]) if pieces else []
+        self._pieces[1::2] = [one.unused() for one in self._pieces[1::2]]
+        self._scales, self._inputs = [], []
+        for number, (train, _) in enumerate(parts):
+            values = self._pieces[number].beside(joined) if pieces else joined
+            self._scales.append(_learn_scale(values[train], self.weight[train], scaled=scaled, robust=robust))
+            self._inputs.append(torch.from_numpy(scaled_inputs(values, *self._scales[-1])))
         relative = np.concatenate([self.weight / self.weight[train].mean() for train, _ in parts])
         self.data = TrainingData(
             torch.cat(self._inputs),
@@ -483,7 +467,7 @@ class FoldData:
         offset = part * len(self.rows.y)
         return replace(network, rows=train + offset, validation=test + offset if len(test) else None)
 
-    def held_out_scores(self, trained: Trained, part_of: Sequence[int]) -> list[tuple[NDArray[np.int64], Tensor]]:
+    def held_out_scores(self, trained: Trained, part_of: Sequence[int]) -> list[tuple[Ints, Tensor]]:
         """Return the held-out rows of each part, and their scores by the networks that have not seen them.
 
         ``part_of`` gives the part of each network; the scores have the shape (n_networks of the part, n_rows,
@@ -498,9 +482,18 @@ class FoldData:
 
     def scaling(self, part_of: Sequence[int]) -> ByName:
         """Return the arguments of :class:`ScaledNetworks` that scale the inputs of networks of these parts."""
-        means, scales, clips = zip(*(self._scales[part] for part in part_of), strict=True)
-        mean, scale = (one[0] if len(set(part_of)) == 1 else np.stack(one) for one in (means, scales))
-        return {"mean": mean, "scale": scale, "clip": clips[0], "indicators": self.rows.incomplete}
+
+        def own(of_parts: Sequence[Floats]) -> Floats:
+            chosen = [of_parts[part] for part in part_of]
+            return chosen[0] if len(set(part_of)) == 1 else np.stack(chosen)
+
+        means, scales, clips = zip(*self._scales, strict=True)
+        pieces = None
+        if self._pieces:
+            low, width = ([getattr(one, name) for one in self._pieces] for name in ("low", "width"))
+            pieces = Pieces(self._pieces[0].columns, own(low), own(width))
+        scaled: ByName = {"mean": own(means), "scale": own(scales), "clip": clips[0]}
+        return {**scaled, "indicators": self.rows.incomplete, "pieces": pieces}
 
 
 @dataclass(frozen=True, eq=False)

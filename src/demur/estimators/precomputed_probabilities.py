@@ -1,26 +1,14 @@
 """PrecomputedProbabilities: a classifier whose features are another model's numbers for each class."""
 
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 
-from demur.array_types import AnyArray, Features
+from demur.array_types import AnyArray, Features, Floats
 from demur.calibration import softmax_at
 from demur.errors import InputError
+from demur.estimators.base import NothingToFit
 from demur.rules import library_of
-
-__all__ = [
-    "LOG_KINDS",
-    "PROBA_KINDS",
-    "PrecomputedProbabilities",
-    "StoredOutputs",
-    "find_kind",
-    "rounding_of",
-]
-
-_Numbers: TypeAlias = NDArray[np.float64]
 
 PROBA_KINDS = {
     "probabilities": "each from 0 to 1, those of a row sum to 1",
@@ -44,7 +32,7 @@ _LEAST_LEFT = 1e-6
 """Least probability that classes without a number share, also where the others sum to 1."""
 
 
-class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class PrecomputedProbabilities(NothingToFit):
     r"""Turn another model's numbers for each class into probabilities.
 
     There is nothing to fit. With z the numbers of a row, K of them, the probabilities are
@@ -76,7 +64,6 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
     demur.errors.InputError: row 2 sums to 1.2 and not to 1, as probabilities do.
     """
 
-    _estimator_type: ClassVar[str] = "classifier"
     reads: ClassVar[str] = "numbers"
 
     def __init__(
@@ -97,19 +84,7 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         """The number of columns: one for each class."""
         return len(self.classes)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def fit(self, X: Features, y: Any = None) -> Self:
-        """Return the estimator as it is: there is nothing to learn from rows."""
-        return self
-
-    def predict(self, X: Features) -> AnyArray:
-        """Return the likeliest class of each row."""
-        likeliest: AnyArray = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return likeliest
-
-    def predict_proba(self, X: Features) -> _Numbers:
+    def predict_proba(self, X: Features) -> Floats:
         """Return the probabilities of each row, or refuse a row whose numbers are not of the kind."""
         if self.kind in LOG_KINDS:
             return np.asarray(softmax_at(self.logits(X), self.temperature), dtype=np.float64)
@@ -133,11 +108,7 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
             shares = shares + 1 / len(self.classes)
         return shares / shares.sum(axis=1, keepdims=True)
 
-    def check(self, X: Features) -> None:
-        """Refuse rows whose numbers are not of the kind."""
-        self.logits(X) if self.kind in LOG_KINDS else self.predict_proba(X)
-
-    def logits(self, X: Features) -> _Numbers:
+    def logits(self, X: Features) -> Floats:
         """Return logits or log-probabilities without gaps; :attr:`temperature` does not change them."""
         values = self._checked(X)
         if self.kind == "logits":
@@ -148,7 +119,7 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
             _refuse_first(mass > 1 + self.tolerance, words, mass)
         return np.asarray(self._without_gaps(values))
 
-    def _checked(self, X: Features) -> _Numbers:
+    def _checked(self, X: Features) -> Floats:
         values = np.asarray(X, dtype=np.float64)
         if values.ndim != 2 or values.shape[1] != len(self.classes):
             raise InputError(f"there must be {len(self.classes)} columns, one for each class, got {values.shape}.")
@@ -170,7 +141,7 @@ class PrecomputedProbabilities(ClassifierMixin, BaseEstimator):  # type: ignore[
         return library.where(gaps, library.minimum(left, least), values)
 
 
-class StoredOutputs(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class StoredOutputs(NothingToFit):
     """Outputs that are kept elsewhere: the features of a row are its number.
 
     Parameters
@@ -186,8 +157,6 @@ class StoredOutputs(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sci
     array([[0.4, 0.6],
            [0.8, 0.2]])
     """
-
-    _estimator_type: ClassVar[str] = "classifier"
 
     reads: ClassVar[str] = "numbers"
 
@@ -205,19 +174,16 @@ class StoredOutputs(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sci
         """The kind of numbers."""
         return self.outputs.kind
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def numbers(self, X: Features) -> _Numbers:
+    def numbers(self, X: Features) -> Floats:
         """Return the numbers of rows for each class."""
         return np.asarray(self.rows[np.asarray(X)[:, 0].astype(np.int64)])
 
-    def predict_proba(self, X: Features) -> _Numbers:
+    def predict_proba(self, X: Features) -> Floats:
         """Return the probabilities of the rows with these numbers."""
         return self.outputs.predict_proba(self.numbers(X))
 
 
-def _refuse_first(found: Any, words: str, values: _Numbers | None = None) -> None:
+def _refuse_first(found: Any, words: str, values: Floats | None = None) -> None:
     """Raise an error about the first row that is wrong; the words may show its value."""
     wrong = np.asarray(found, dtype=bool)
     if wrong.any():
@@ -226,7 +192,7 @@ def _refuse_first(found: Any, words: str, values: _Numbers | None = None) -> Non
         raise InputError(f"row {row + 1:,} {words.format(None if values is None else values[row])}{more}.")
 
 
-def find_kind(values: _Numbers) -> str:
+def find_kind(values: Floats) -> str:
     """Detect the kind of numbers: probabilities, percentages, log-probabilities, logits or votes.
 
     Parameters
@@ -263,7 +229,7 @@ def find_kind(values: _Numbers) -> str:
     return "votes" if whole else "logits"
 
 
-def rounding_of(values: _Numbers) -> float:
+def rounding_of(values: Floats) -> float:
     """Return how far the sum of a row may be from 1 because of rounding to the given digits.
 
     Examples

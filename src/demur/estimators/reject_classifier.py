@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from demur.array_types import AnyArray, CostLike, Label
+from demur.array_types import AnyArray, CostLike, Features, Floats, Label
 from demur.calibration import TemperatureScaling
 from demur.costs import cost_per_row
 from demur.errors import InputError
@@ -25,7 +25,9 @@ from demur.estimators.base import (
     TrainsNetworks,
     check_whole,
     checked_examples,
+    checked_labels,
     choose_reject_label,
+    is_frame,
     row_weights,
 )
 from demur.estimators.network_selection import (
@@ -59,7 +61,8 @@ from demur.training import (
     train,
 )
 
-__all__ = ["EPOCHS", "RejectClassifier", "batch_size_for", "train_plain"]
+if TYPE_CHECKING:
+    from demur.estimators.auto_classifier import TableEncoding
 
 
 def batch_size_for(n_rows: int) -> int:
@@ -75,6 +78,9 @@ def batch_size_for(n_rows: int) -> int:
 
 EPOCHS = 150
 """Of a plain perceptron, as in the paper."""
+
+_MANY_ROWS, _LONGER = 10_000, 7 / 6
+"""Rows from which three networks, each trained longer, are as good as five and take less time."""
 
 
 def train_plain(
@@ -102,6 +108,16 @@ def train_plain(
     return trained
 
 
+def _has_types(X: Features) -> bool:
+    """Say whether a table has columns of other types than numbers."""
+    if not is_frame(X):
+        return False
+    from demur.columns import as_table
+    from demur.columns.schema import kind_of_type
+
+    return any(kind_of_type(type_) not in ("number", "boolean") for type_ in as_table(X).schema.types)
+
+
 def _has_link(self: RejectClassifier) -> bool:
     if not self.has_proba:
         raise AttributeError(f"{self._loss().name} has no inverse link, so there are no probabilities; use decide().")
@@ -111,11 +127,13 @@ def _has_link(self: RejectClassifier) -> bool:
 class RejectClassifier(TrainsNetworks, RejectingClassifier):
     """A classifier that declines to answer where the expected cost of an answer exceeds that of a rejection.
 
-    It trains neural networks with one of the paper's losses. For losses with a link the default is an ensemble of
-    networks for tables (Holzmüller et al. 2024), each trained on four fifths of the rows: the last fifth chooses its
-    best epoch, and all these held-out rows together choose between candidates, by log loss, and the temperature that
-    calibrates the probabilities. Losses without a link, and networks whose ``hidden_units`` are given, are chosen on
-    held-out rows (by 0-1-c risk, or by log loss where there is a link) and then trained again on all rows.
+    It trains neural networks with one of the paper's losses. Columns of a DataFrame may hold numbers, categories, truth
+    values, dates or text, and values may be missing: nothing need be encoded first. For losses with a link the default
+    is an ensemble of networks for tables (Holzmüller et al. 2024), each trained on four fifths of the rows: the last
+    fifth chooses its best epoch, and all these held-out rows together choose between candidates, by log loss, and the
+    temperature that calibrates the probabilities. Losses without a link, and networks whose ``hidden_units`` are given,
+    are chosen on held-out rows (by 0-1-c risk, or by log loss where there is a link) and then trained again on all
+    rows.
 
     Parameters
     ----------
@@ -142,7 +160,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         ``fit`` is told the groups.
     n_members : int, optional
         The number of networks, with different seeds, that are averaged (their scores, and the probabilities of plain
-        perceptrons): by default five, and one for losses without probabilities. Members of the default ensemble hold
+        perceptrons): by default five, three that train longer on more than 10,000 rows, and one for losses without
+        probabilities. Members of the default ensemble hold
         out one of up to five folds in turn; a single one holds out a fifth and never sees it.
     calibration : {"auto", "temperature", None}, default="auto"
         Temperature scaling on the held-out rows; "auto" is that for losses with a link.
@@ -166,6 +185,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     embeddings : PeriodicEmbeddings, optional
         Lets the default networks also see periodic functions of the features
         (:class:`~demur.training.PeriodicEmbeddings`).
+    categorical_features : array of bool or of int, optional
+        Columns of an array that hold codes 0, 1, ... of categories. In a DataFrame the column types decide.
     module : callable, optional
         ``module(n_features, n_outputs)`` returns a torch module to train instead of the perceptron.
     device : str, default="auto"
@@ -207,6 +228,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
 
     fit_cost_: float
     networks_: FittedNetworks
+    encoding_: TableEncoding | None = None
     __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
     def __init__(
@@ -228,6 +250,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         standardize: bool = True,
         patience: int | None = None,
         embeddings: PeriodicEmbeddings | None = None,
+        categorical_features: ArrayLike | None = None,
         module: ModuleFactory | None = None,
         device: str = "auto",
         random_state: Any = None,
@@ -249,19 +272,20 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         self.standardize = standardize
         self.patience = patience
         self.embeddings = embeddings
+        self.categorical_features = categorical_features
         self.module = module
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+        self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> Self:
         """Train the candidates, and keep the networks that do best on rows they have not seen.
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_rows, n_features)
+        X : DataFrame, Arrow table, or array-like or sparse matrix of shape (n_rows, n_features)
             Values may be missing (NaN). A sparse matrix is filled up.
         y : array-like of shape (n_rows,)
             Class labels: numbers or strings.
@@ -280,12 +304,18 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             decays = (1e-7, 1e-4, 1e-1) if plain else 0.02
         grid = grid_of(self.loss, len(self.classes_), decays, float(self.cost))
         rows = Rows.of(examples)
+        if self.encoding_ is not None:
+            from demur.estimators.candidates import numbers_view  # which imports this module
+
+            self.numbers_ = numbers_view(self.encoding_.categorical).fit(rows.X)
+            rows = replace(rows, X=self._numbers(rows.X))
         if plain:
             self._fit_held_out(rows, examples.blocks, grid, rng, device)
         else:
-            self._fit_on_folds(rows, self._folds(examples, rng), grid, self._seeds(rng), device)
+            folds = self._folds(examples, rng)
+            self._fit_on_folds(rows, folds, grid, self._seeds(rng, many_rows=len(rows.y) > _MANY_ROWS), device)
         self.equal_rows_ = examples.blocks.equal_rows
-        self.known_rows_ = KnownRows.learn(examples.X, self.novelty, blocks=examples.blocks.of_row)
+        self.known_rows_ = KnownRows.learn(examples.X, self.novelty, examples.blocks.of_row, self.encoding_)
         warn_if_silent(self.best_candidate_, self.fit_cost_)
         return self
 
@@ -293,10 +323,10 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         """Say whether the networks are the paper's or the user's own; losses without a link have the paper's."""
         return self.module is not None or self.hidden_units is not None or not resolve(self.loss).has_link
 
-    def _seeds(self, rng: np.random.RandomState) -> list[int]:
+    def _seeds(self, rng: np.random.RandomState, *, many_rows: bool = False) -> list[int]:
         n_members = self.n_members
         if n_members is None:
-            n_members = 5 if resolve(self.loss).has_link else 1
+            n_members = (3 if many_rows else 5) if resolve(self.loss).has_link else 1
         return [int(seed) for seed in rng.randint(np.iinfo(np.int32).max, size=n_members)]
 
     def _fit_on_folds(
@@ -310,7 +340,10 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             learning_rate=self.learning_rate,
             patience=self.patience,
         )
-        data = FoldData(rows, parts_of(rows, folds[: len(seeds)]), scaled=self.standardize)
+        if self.epochs is None and self.n_members is None and len(rows.y) > _MANY_ROWS:
+            recipe = replace(recipe, epochs=round(_LONGER * recipe.epochs))
+        pieces = self.encoding_ is not None
+        data = FoldData(rows, parts_of(rows, folds[: len(seeds)]), scaled=self.standardize, pieces=pieces)
         with self._progress(len(grid) * len(seeds) * recipe.epochs) as progress:
             train = train_for_tables(self.embeddings, recipe=recipe, device=device, progress=progress)
             found = fit_fold_networks(data, grid, seeds, len(self.classes_), float(self.cost), train)
@@ -347,8 +380,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         self.candidates_, self.best_candidate_, self.loss_ = found.candidates, found.chosen, found.chosen.loss
         self.networks_ = replace(found.networks, temperature=temperature)
         self.fit_cost_ = float(self.cost)
-        self.loss_curve_: NDArray[np.float64] | None = None
-        self.validation_curve_: NDArray[np.float64] | None = None
+        self.loss_curve_: Floats | None = None
+        self.validation_curve_: Floats | None = None
         if found.run is not None:
             members = list(found.chosen.members)
             self.loss_curve_, self.validation_curve_ = (
@@ -381,7 +414,25 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             weight = by_class if weight is None else weight * by_class
         return checked_examples(features, codes, weight, groups)
 
-    def decide_and_score(self, X: ArrayLike, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
+    def _read(self, X: Features, y: ArrayLike) -> tuple[AnyArray, AnyArray]:
+        self.encoding_ = None
+        if self.categorical_features is None and not _has_types(X):
+            return super()._read(X, y)
+        from demur.estimators.auto_classifier import TableEncoding  # which imports this module
+
+        labels = checked_labels(y)
+        self.encoding_ = TableEncoding.learn(self, X, labels, self.categorical_features)
+        return self.encoding_.encode(self, X).matrix, labels
+
+    def _validated(self, X: Features) -> AnyArray:
+        if self.encoding_ is None:
+            return super()._validated(X)
+        return self._numbers(self.encoding_.encode(self, X).matrix)
+
+    def _numbers(self, codes: Floats) -> Floats:
+        return np.asarray(self.numbers_.transform(codes), dtype=np.float64)
+
+    def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], Floats]:
         check_is_fitted(self)
         cost = self.cost if cost is None else cost
         array = self._validated(X)
@@ -392,7 +443,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
                 f"with that cost, or use a loss that serves every cost, such as 'ce'."
             )
         decision, scores = self.networks_.decide_and_score(array, cost, len(self.classes_))
-        novel = self._novel(array)
+        novel = self._novel(array if self.encoding_ is None else X)
         return (decision if novel is None else decision.declining(novel)), scores
 
     @property
@@ -411,7 +462,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         return f"{loss.name} was trained for the cost {self.fit_cost_:g}; fit again for another"
 
     @available_if(_has_link)  # type: ignore[untyped-decorator] # scikit-learn is untyped
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: ArrayLike) -> Floats:
         """Return class probabilities, rows summing to 1.
 
         One-versus-all losses estimate each class by itself (Eq. 12); their estimates are divided by their sum

@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
@@ -22,7 +22,7 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted, has_fit_parameter
 
-from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features, Label
+from demur.array_types import AnyArray, ByName, CostLike, Estimator, Features, Floats, Ints, Label, Mask
 from demur.calibration import OneVsRestCalibration, TemperatureScaling, best_calibration
 from demur.errors import InputError, InputTypeError
 from demur.estimators.auto_classifier import AutoClassifier
@@ -57,8 +57,6 @@ from demur.guarantees.coverage import check_share
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule, check_proba
 
-__all__ = ["AroundAnEstimator", "RejectOption"]
-
 _AT_ONCE = 1 << 22
 """Largest number of probabilities that a rule is fitted on at once."""
 
@@ -69,13 +67,7 @@ _MOST_OUT_OF_FOLD = 5000
 class AroundAnEstimator(FeaturesOfEstimator):
     """An estimator that wraps another, fits it, and gets probabilities of rows that it has not seen."""
 
-    estimator: Any
-    calibrator_: Any
     classes_: AnyArray
-    cv: Any
-    reject_label: Label
-    reject_label_: Label
-    time_budget: float | None
     random_state: Any = 0
 
     def __sklearn_tags__(self) -> Any:
@@ -135,7 +127,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
         folds: Sequence[Fold],
         fit_params: ByName,
         held_out: bool = True,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    ) -> tuple[Ints, Floats]:
         """Fit the estimator; return rows, and their probabilities from models that have not seen them.
 
         There may be no such rows if they are not needed (``held_out`` false).
@@ -155,8 +147,10 @@ class AroundAnEstimator(FeaturesOfEstimator):
         self.estimator_ = fit_clone(base, X, y, fit_params)
         return rows, proba
 
-    def _calibrated_proba(self, X: Features) -> NDArray[np.float64]:
-        proba = proba_of(self.estimator_, X, self.classes_)
+    def _calibrated_proba(self, X: Features) -> Floats:
+        return self._calibrated(proba_of(self.estimator_, X, self.classes_))
+
+    def _calibrated(self, proba: Floats) -> Floats:
         return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
 
 
@@ -334,15 +328,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         )
         self.equal_rows_ = blocks.equal_rows
         self.label_shift_: LabelShift | None = None
-        self.calibrator_ = self.known_rows_ = None
+        self.calibrator_ = None
         self.fitted_rule_: Any = None
         if calibrate and not (isinstance(base, AutoClassifier) and self.calibration == "auto"):
             rows = train[held_out]
             self.calibrator_ = self._calibrate(proba, codes[rows], None if weight is None else weight[rows])
-        if self.novelty is not None:
-            self.known_rows_ = KnownRows.learn(seen, self.novelty, blocks.of_row[train])
-        if self.calibrator_ is not None:
-            proba = np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
+        self.known_rows_ = KnownRows.learn(seen, self.novelty, blocks.of_row[train])
+        proba = self._calibrated(proba)
         self.scope_ = self._learn_scope(seen, codes[train], held_out, proba, outside)
         some = np.random.RandomState(0).permutation(len(held_out))[:_MOST_OUT_OF_FOLD]
         wrong = proba[some].argmax(axis=1) != codes[train[held_out[some]]]
@@ -404,7 +396,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         self._fit_rule(X, labels, groups, rows, copies, None if declined is None else declined[rows])
         return self
 
-    def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], NDArray[np.float64]]:
+    def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], Floats]:
         inputs = self._scope_input(X)
         proba = inputs.proba if self.label_shift_ is None else self.label_shift_.transform(inputs.proba)
         decision, novel = self.decide_proba(proba, cost), self._novel(X)
@@ -429,9 +421,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             rule = Chow(cost)
         return (Chow(self.cost) if rule is None else rule).decide(proba)
 
-    def _within(
-        self, decision: Decision[AnyArray], proba: NDArray[np.float64], in_scope: NDArray[np.float64]
-    ) -> Decision[AnyArray]:
+    def _within(self, decision: Decision[AnyArray], proba: Floats, in_scope: Floats) -> Decision[AnyArray]:
         """Return the decisions, given the probability that each row is in scope."""
         rule, loss = self.rule_, None
         if isinstance(rule, CostMatrix):  # an answer out of scope costs 1, declining what it costs on average
@@ -453,14 +443,12 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     def _full_scope_input(self, X: Features) -> ScopeInput:
         if isinstance(self.estimator_, AutoClassifier):
             inputs = ScopeInput(*self.estimator_.predict_with_points(X))
-            if self.calibrator_ is None:
-                return inputs
-            return inputs._replace(proba=np.asarray(self.calibrator_.transform(inputs.proba), dtype=np.float64))
+            return inputs._replace(proba=self._calibrated(inputs.proba))
         return ScopeInput(
             self._calibrated_proba(X), None if self.points_ is None else self.points_.transform(filled_up(X))
         )
 
-    def _without_outside(self, X: Features, labels: AnyArray) -> tuple[Features, Features | None, NDArray[np.int64]]:
+    def _without_outside(self, X: Features, labels: AnyArray) -> tuple[Features, Features | None, Ints]:
         """Return the rows in scope, those out of scope if there are any, and which rows the first are."""
         outside = np.zeros(len(labels), dtype=bool) if self.out_of_scope is None else labels == self.out_of_scope
         inside = np.flatnonzero(~outside)
@@ -471,9 +459,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     def _learn_scope(
         self,
         X: Features,
-        y: NDArray[np.int64],
-        held_out: NDArray[np.int64],
-        proba: NDArray[np.float64],
+        y: Ints,
+        held_out: Ints,
+        proba: Floats,
         outside: Features | None,
     ) -> Scope | None:
         """Learn which rows are in scope from training rows with out-of-fold probabilities, and out-of-scope rows."""
@@ -490,11 +478,12 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             self.points_ = dense_view(np.zeros(np.shape(X)[1], dtype=bool)).fit(filled_up(X))
         held = self._full_scope_input(_safe_indexing(X, held_out))
         top = model.held_out_top_ if reads_text else None
-        inside = ScopeInput(proba, held.points, top)
+        inside = held._replace(proba=proba, top=top)
         enough = outside is not None and _num_samples(outside) >= FEWEST_OUTSIDE
-        return Scope.learn(inside, y[held_out], self._full_scope_input(outside) if enough else None, share)
+        in_svd = reads_text and model.encoding_.dense_text.embeddings is None
+        return Scope.learn(inside, y[held_out], self._full_scope_input(outside) if enough else None, share, in_svd)
 
-    def predict_proba(self, X: Features) -> NDArray[np.float64]:
+    def predict_proba(self, X: Features) -> Floats:
         """Return the calibrated class probabilities."""
         check_is_fitted(self)
         proba = self._calibrated_proba(X)
@@ -599,9 +588,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         X: Features,
         labels: AnyArray,
         groups: Any,
-        rows: NDArray[np.int64],
+        rows: Ints,
         copies: ArrayLike | None,
-        novel: NDArray[np.bool_] | None,
+        novel: Mask | None,
     ) -> None:
         """Fit the rule on some rows, of which novel ones are declined in any case.
 
@@ -629,10 +618,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         by_group = getattr(rule, "groups", None)
         if by_group is not None:
             rule = rule.of_rows(rows[kept])
-        step = max(1, _AT_ONCE // len(self.classes_))
-        in_parts = scoped is None and len(rows) > step and hasattr(rule, "fit_confidence")
-        if in_parts:  # the probabilities of all rows may not fit in memory
-            parts = [rows[start : start + step] for start in range(0, len(rows), step)]
+        parts = np.array_split(rows, 1 + len(rows) * len(self.classes_) // _AT_ONCE)
+        if scoped is None and len(parts) > 1 and hasattr(rule, "fit_confidence"):  # all rows may not fit in memory
             found = (check_proba(self._calibrated_proba(_safe_indexing(X, part))) for part in parts)
             confidence, label = map(
                 np.concatenate, zip(*((p.max(axis=1), p.argmax(axis=1)) for p in found), strict=True)
@@ -654,9 +641,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
                 )
             self.fitted_rule_.groups = by_group
 
-    def _share_for_rule(
-        self, base: Any, folds: Sequence[Fold], n_rows: int, weight: NDArray[np.float64] | None
-    ) -> float | Fold:
+    def _share_for_rule(self, base: Any, folds: Sequence[Fold], n_rows: int, weight: Floats | None) -> float | Fold:
         if weight is not None:
             raise InputError(
                 f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a cost."
@@ -672,7 +657,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         if (blocks.times > 1 or blocks.suspects is not None) and has_fit_parameter(self.rule, "copies"):
             warnings.warn(blocks.explain() or "", EqualRowsWarning, stacklevel=3)
 
-    def _calibrate(self, proba: NDArray[np.float64], y: NDArray[np.int64], weight: NDArray[np.float64] | None) -> Any:
+    def _calibrate(self, proba: Floats, y: Ints, weight: Floats | None) -> Any:
         if self.calibration == "auto":
             return best_calibration(proba, y, weight)
         if self.calibration == "temperature":

@@ -12,31 +12,12 @@ from numbers import Integral
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.model_selection import StratifiedKFold, check_cv
 
-from demur.array_types import AnyArray, Features
+from demur.array_types import AnyArray, Features, Floats, Ints, Mask
 from demur.errors import InputError
-
-__all__ = [
-    "Blocks",
-    "EqualRowsWarning",
-    "Fold",
-    "Partition",
-    "blocks_of",
-    "equal_rows",
-    "folds_of",
-    "folds_within",
-    "hold_out",
-    "hold_out_latest",
-    "set_aside",
-    "share_for_rule",
-    "usable_folds",
-    "validation_rows",
-]
-
-Ints: TypeAlias = NDArray[np.int64]
 
 Fold: TypeAlias = tuple[Ints, Ints]
 """Rows to train on, and rows to predict."""
@@ -75,7 +56,7 @@ class Partition(NamedTuple):
     train: Ints
     aside: Ints
     equal_rows: int
-    copies: NDArray[np.bool_] | None = None
+    copies: Mask | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +89,7 @@ class Blocks:
         """Return one of these rows for each block, in order, where the table was copied; otherwise all of them."""
         return rows if self.times == 1 else np.sort(rows[np.unique(self.of_row[rows], return_index=True)[1]])
 
-    def copies(self, rows: Ints, known: Ints | None = None) -> NDArray[np.bool_] | None:
+    def copies(self, rows: Ints, known: Ints | None = None) -> Mask | None:
         """Return which of these rows may be copies of an earlier one of them, or of one of the ``known`` rows.
 
         None where nothing suggests copies.
@@ -127,7 +108,7 @@ class Blocks:
         if self.times > 1:
             return (
                 f"nearly all of the {n_rows} occur {self.times} times: they are treated as copies, stay on one side of "
-                "every split, and count once in a guarantee."
+                "every split, and count once in a guarantee and in the evaluation."
             )
         have = "has" if self.equal_rows == 1 else "have"
         found = f"{self.equal_rows:,} of the {n_rows} {have} the same features as an earlier row"
@@ -311,7 +292,7 @@ def share_for_rule(rule: Any, n_rows: int, *, frozen: bool = False) -> float:
 def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:
     """Hold out the same share of the rows of every class, but never all rows of a class.
 
-    ``aside`` is empty where too little would be left to learn from.
+    ``aside`` is empty where too little would be left to learn from, and has one row of each block of a copied table.
 
     Parameters
     ----------
@@ -333,7 +314,7 @@ def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None
     if not _can_train(y[~chosen]):
         chosen[:] = False
     rows = np.arange(len(y))
-    return Partition(rows[~chosen], rows[chosen], blocks.equal_rows)
+    return Partition(rows[~chosen], blocks.without_copies(rows[chosen]), blocks.equal_rows)
 
 
 def hold_out_latest(
@@ -367,7 +348,7 @@ def hold_out_latest(
     kept = ~chosen & ~np.isin(blocks.of_row, blocks.of_row[chosen])
     if not _can_train(y[kept]) or len(np.unique(y[kept])) < 2:
         kept, chosen = np.ones(len(when), dtype=bool), np.zeros(len(when), dtype=bool)
-    return Partition(np.flatnonzero(kept), np.flatnonzero(chosen), blocks.equal_rows)
+    return Partition(np.flatnonzero(kept), blocks.without_copies(np.flatnonzero(chosen)), blocks.equal_rows)
 
 
 def _can_train(y: AnyArray) -> bool:
@@ -375,7 +356,7 @@ def _can_train(y: AnyArray) -> bool:
     return bool(np.unique(y, return_counts=True)[1].max(initial=0) > 1)
 
 
-def validation_rows(y: NDArray[np.int64], block: Ints, fraction: float, rng: np.random.RandomState) -> Fold:
+def validation_rows(y: Ints, block: Ints, fraction: float, rng: np.random.RandomState) -> Fold:
     """Hold out a random share for validation, block by block, but leave every class a block to train on.
 
     Where nothing can be held out, the training rows also validate.
@@ -403,7 +384,7 @@ def validation_rows(y: NDArray[np.int64], block: Ints, fraction: float, rng: np.
 
 
 def usable_folds(
-    folds: Sequence[Fold], y: AnyArray, weight: NDArray[np.float64] | None = None, *, at_least_one: bool = False
+    folds: Sequence[Fold], y: AnyArray, weight: Floats | None = None, *, at_least_one: bool = False
 ) -> list[Fold]:
     """Return the folds without held-out rows of classes that their training side lacks, and without weight 0.
 
@@ -456,7 +437,7 @@ def _numbered_folds(n_folds: int, y: AnyArray, blocks: Blocks) -> list[Fold]:
     return [(np.flatnonzero(of_row != number), np.flatnonzero(of_row == number)) for number in range(n_folds)]
 
 
-def _draw(blocks: Blocks, y: AnyArray, share: float, rng: Any, *, at_least: int) -> NDArray[np.bool_]:
+def _draw(blocks: Blocks, y: AnyArray, share: float, rng: Any, *, at_least: int) -> Mask:
     """Draw about a share of the rows, block by block and class by class, and never the only block of a class."""
     labels, sizes = _rarest_class(blocks, y), blocks.sizes
     shuffled = rng.permutation(len(sizes))
@@ -474,7 +455,7 @@ def _draw(blocks: Blocks, y: AnyArray, share: float, rng: Any, *, at_least: int)
     if at_least and not chosen.any():
         spare = np.bincount(labels)[labels] > 1
         chosen[np.where(spare, sizes, sizes + sizes.max()).argmin()] = True
-    drawn: NDArray[np.bool_] = chosen[blocks.of_row]
+    drawn: Mask = chosen[blocks.of_row]
     return drawn
 
 
@@ -493,8 +474,8 @@ def _group_numbers(groups: ArrayLike, n_rows: int) -> Ints:
     numbers = _numbered(_codes(values))
     if _count(numbers) < 2:
         raise InputError(
-            f"all {n_rows:,} rows are of one group, {values[0]!r}, so that none can be kept apart; give rows of at "
-            "least two groups, or leave groups out."
+            f"all {n_rows:,} rows are of one group, {values.tolist()[0]!r}, so that none can be kept apart; give "
+            "rows of at least two groups, or leave groups out."
         )
     return numbers
 
@@ -529,8 +510,12 @@ def _row_keys(X: Features) -> AnyArray:
         cells = np.asarray(X)
         codes = _codes(cells.ravel()).reshape(len(cells), -1)
     else:
-        codes = np.array([_codes(np.asarray(column)) for column in columns]).reshape(-1, len(X)).T
-    return _hashes(row.tobytes() for row in np.ascontiguousarray(codes))
+        codes = np.array([_codes(np.asarray(column)) for column in columns], dtype=np.int64).reshape(-1, len(X)).T
+    keys = np.zeros(len(codes), dtype=np.uint64)
+    for column in codes.view(np.uint64).T:  # each step is one to one in the column
+        keys = (keys ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        keys ^= keys >> np.uint64(32)
+    return keys
 
 
 def _columns(X: Features) -> Iterable[Any] | None:

@@ -11,13 +11,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
 
-from demur.array_types import Estimator, Features
+from demur.array_types import Estimator, Features, Floats, Objects
 from demur.errors import MissingExtraError
 from demur.estimators.boosted_trees import is_installed
 
-__all__ = ["DenseText", "Ngrams", "beside", "top_score"]
-
-Texts = NDArray[np.object_]
+Texts = Objects
 
 _EMBEDDINGS = "wordllama"
 _MANY_ROWS = 1_000
@@ -127,11 +125,16 @@ class DenseText:
         used = (_EMBEDDINGS if is_installed(_EMBEDDINGS) else None) if embeddings == "auto" else embeddings
         return cls(ngrams, np.ascontiguousarray(axes, dtype=np.float32), used)
 
-    def transform(self, texts: Texts) -> NDArray[np.float64]:
+    @property
+    def n_svd(self) -> int:
+        """The number of columns before the embeddings; 0 if there are none."""
+        return 0 if self.embeddings is None else self.axes.shape[1]
+
+    def transform(self, texts: Texts) -> Floats:
         """Return the numbers, a row for each text."""
         return self.with_ngrams(texts)[0]
 
-    def with_ngrams(self, texts: Texts) -> tuple[NDArray[np.float64], sparse.csr_matrix]:
+    def with_ngrams(self, texts: Texts) -> tuple[Floats, sparse.csr_matrix]:
         """Return the numbers, and the n-grams that they were computed from."""
         weights = self.ngrams.transform(texts)
         parts = [normalize(weights @ self.axes)]
@@ -140,7 +143,7 @@ class DenseText:
         return np.hstack(parts).astype(np.float64) * (_LENGTH / np.sqrt(len(parts))), weights
 
 
-def beside(weights: sparse.csr_matrix, dense: Any, codes: NDArray[np.float64]) -> sparse.csr_matrix:
+def beside(weights: sparse.csr_matrix, dense: Any, codes: Floats) -> sparse.csr_matrix:
     """Return n-grams with other columns beside them, which ``dense`` turns into numbers on one scale."""
     if dense is None:
         return weights
@@ -148,7 +151,7 @@ def beside(weights: sparse.csr_matrix, dense: Any, codes: NDArray[np.float64]) -
     return sparse.csr_matrix(sparse.hstack([weights, other], format="csr"))
 
 
-def top_score(model: Estimator, X: Features) -> NDArray[np.float64]:
+def top_score(model: Estimator, X: Features) -> Floats:
     """Return the largest one-versus-rest score of each row."""
     scores = np.asarray(model.decision_function(X), dtype=np.float64)
     return np.abs(scores) if scores.ndim == 1 else scores.max(axis=1)

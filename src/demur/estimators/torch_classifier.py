@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 
-from demur.array_types import AnyArray, ByName, Features
+from demur.array_types import AnyArray, ByName, Features, Floats
 from demur.errors import InputError, InputTypeError, MissingExtraError
+from demur.estimators.base import NothingToFit
 from demur.lazy_torch import Tensor, nn, torch
 from demur.losses import Loss, resolve
-
-__all__ = ["OnnxNetwork", "TorchClassifier", "TrainedNetwork"]
 
 _TYPES = ("float32", "float64", "int64")
 
 
-class TrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class TrainedNetwork(NothingToFit):
     """A network that was trained elsewhere: it learns nothing from rows, and its rows have one shape."""
 
     classes: Any
@@ -40,19 +38,7 @@ class TrainedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # sc
             raise AttributeError("n_features_in_ is known of networks that have seen a matrix")
         return self.input_shape_[0]
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def fit(self, X: Features, y: Any = None) -> Self:
-        """Return the classifier as it is: the network was trained elsewhere."""
-        return self
-
-    def predict(self, X: Features) -> AnyArray:
-        """Return the likeliest class of each row."""
-        likeliest: AnyArray = self.classes_[self.predict_proba(X).argmax(axis=1)]
-        return likeliest
-
-    def predict_proba(self, X: Features) -> NDArray[np.float64]:
+    def predict_proba(self, X: Features) -> Floats:
         """Return class probabilities of shape (n_rows, n_classes); uniform ones where the network returns NaN."""
         rows = np.asarray(X)
         if rows.ndim < 2 or rows.dtype.kind not in "biuf":

@@ -3,15 +3,13 @@
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import bdtrc
 from sklearn.utils.validation import check_is_fitted
 
-from demur.array_types import AnyArray
+from demur.array_types import AnyArray, Floats
 from demur.errors import InputError, InputTypeError
 from demur.rules import Decision, ThresholdRule, check_proba, register_rule
-
-__all__ = ["Coverage", "FittedThreshold"]
 
 
 class FittedThreshold(ThresholdRule):
@@ -142,7 +140,7 @@ def check_share(name: str, value: Any, *, closed: bool) -> float:
     return float(value)
 
 
-def check_confidence(confidence: ArrayLike) -> NDArray[np.float64]:
+def check_confidence(confidence: ArrayLike) -> Floats:
     """Check the confidences of a calibration sample: one per row, at least one row, all finite."""
     values = np.asarray(confidence, dtype=np.float64)
     if values.ndim != 1:

@@ -7,32 +7,16 @@ exact binomial statements that it rests on.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtrik, betainc, betaincinv, logsumexp, ndtr
 
-from demur.array_types import AnyArray
+from demur.array_types import AnyArray, Floats, Mask
 from demur.errors import InputError
 from demur.guarantees.coverage import FittedThreshold, check_confidence, check_share
 from demur.rules import check_classes, check_rows, register_rule
-
-__all__ = [
-    "NoGuaranteeError",
-    "RiskCertificate",
-    "RiskControl",
-    "Sample",
-    "fixed_sequence",
-    "fixed_thresholds",
-    "mean_p_value",
-    "one_row_of_each",
-    "p_value",
-    "rows_needed",
-    "upper_bound",
-]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -356,7 +340,7 @@ def fixed_sequence(
     sample: "Sample",
     target_risk: float,
     delta: float,
-    parts: Sequence[tuple[str, NDArray[np.bool_]]] = (),
+    parts: Sequence[tuple[str, Mask]] = (),
     out_of_fold: "Sample | None" = None,
 ) -> RiskCertificate:
     """Test fixed thresholds from the most cautious down (learn then test, Angelopoulos et al. 2021).
@@ -434,16 +418,15 @@ def _expected_start(known: "Sample", n_rows: int, target_risk: float, level: flo
     return int((power**_CAUTION * share).argmax())
 
 
-@dataclass(frozen=True, eq=False)
-class Sample:
+class Sample(NamedTuple):
     """Confidences and errors of rows, and the numbers of the clusters that they are in, if these count as a whole."""
 
     confidence: Floats
-    wrong: NDArray[np.bool_]
+    wrong: Mask
     cluster: NDArray[np.intp] | None = None
     largest_cluster: int = 1
 
-    def take(self, rows: NDArray[np.bool_]) -> "Sample":
+    def take(self, rows: Mask) -> "Sample":
         """Return some of the rows."""
         cluster = None if self.cluster is None else self.cluster[rows]
         return Sample(self.confidence[rows], self.wrong[rows], cluster, self.largest_cluster)
@@ -451,7 +434,7 @@ class Sample:
     def above(self, threshold: float | Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the number of rows, and of wrong rows, with a confidence above each threshold."""
         n_rows, n_wrong = (
-            np.asarray(len(values) - np.searchsorted(np.sort(values), threshold, side="right"))
+            len(values) - np.searchsorted(np.sort(values), threshold, side="right")
             for values in (self.confidence, self.confidence[self.wrong])
         )
         return n_rows, n_wrong
@@ -513,7 +496,7 @@ def _no_guarantee(best: RiskCertificate, target_risk: float, delta: float, where
     return error
 
 
-def p_value(errors: ArrayLike, n: ArrayLike, risk: float) -> NDArray[np.float64]:
+def p_value(errors: ArrayLike, n: ArrayLike, risk: float) -> Floats:
     """Return P(Bin(n, risk) <= errors): small where so few errors would be a surprise at that risk.
 
     It is a valid p-value for the hypothesis that the error rate exceeds ``risk``; 1 where nothing was accepted.

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from demur.lazy_torch import F, Tensor, torch
 from demur.losses.loss import BoundFacts, Hyper, Loss, check_inverse_link
 from demur.losses.pairwise import AdditivePairwise, PairwiseLoss
-from demur.losses.proof import CLEAR, Proof, turns_at_threshold
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge
 from demur.rules import Decision
-
-__all__ = ["Margin", "ModifiedHinge", "PlusBound"]
 
 
 @register({"phi": Logistic()}, {"phi": Exponential()})
@@ -59,12 +56,25 @@ class PlusBound(PairwiseLoss):
         return _two_sided(scores)
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
-        return Decision.from_acceptance(_positive(scores[..., 0]), scores[..., 1])
+        return Decision.from_acceptance((scores[..., 0] > 0).long(), scores[..., 1])
+
+
+@dataclass(frozen=True)
+class _OneScore(Loss):
+    """A loss of one score f."""
+
+    binary_only = True
+
+    def n_outputs(self, n_classes: int) -> int:
+        return 1
+
+    def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
+        return _two_sided(scores)
 
 
 @register()
 @dataclass(frozen=True)
-class ModifiedHinge(Loss):
+class ModifiedHinge(_OneScore):
     r"""Modified hinge of z = y f: 1 - a z for z < 0, 1 - z for 0 <= z < 1, then 0, with a = (1-c)/c.
 
     Accept iff :math:`|f| > 1/2` (Bartlett & Wegkamp 2008).
@@ -80,28 +90,21 @@ class ModifiedHinge(Loss):
     equation = "Bartlett & Wegkamp 2008"
     why = "its minimiser is f = 0 iff max eta < 1 - c, else the sign of the likelier class"
     trained_for_cost = True
-    binary_only = True
     smooth = False
-
-    def n_outputs(self, n_classes: int) -> int:
-        return 1
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         f = scores[..., 0]
         z = _sign(y, f) * f
         return F.relu(1 - z) + ((1 - cost) / cost - 1) * F.relu(-z)
 
-    def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
-        return _two_sided(scores)
-
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         f = scores[..., 0]
-        return Decision.from_acceptance(_positive(f), f.abs() - 0.5, f.abs())
+        return Decision.from_acceptance((f > 0).long(), f.abs() - 0.5, f.abs())
 
 
 @register({"phi": Logistic()}, {"phi": Exponential()}, {"phi": Squared()}, {"phi": SquaredHinge()})
 @dataclass(frozen=True)
-class Margin(Loss):
+class Margin(_OneScore):
     r"""One score f and the loss :math:`\phi(y f)`; accept iff :math:`|f| > \theta(c)` (Eq. 3; Yuan & Wegkamp 2010).
 
     One training serves every cost.
@@ -122,7 +125,6 @@ class Margin(Loss):
     equation = "Eq. 3; Yuan & Wegkamp 2010"
     why = "the link of the minimiser is eta, so |f| > theta(c) iff max eta > 1 - c"
     has_link = True
-    binary_only = True
 
     def __post_init__(self) -> None:
         check_inverse_link(self, self.phi, otherwise="ModifiedHinge")
@@ -131,27 +133,12 @@ class Margin(Loss):
     def name(self) -> str:
         return f"margin+{self.phi.name}"
 
-    def n_outputs(self, n_classes: int) -> int:
-        return 1
-
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         f = scores[..., 0]
         return self.phi(_sign(y, f) * f)
 
-    def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
-        return _two_sided(scores)
-
     def inverse_link(self, scores: Tensor) -> Tensor:
         return torch.cat([self.phi.inverse_link(-scores), self.phi.inverse_link(scores)], -1)
-
-    def proof(self, n_classes: int, cost: float) -> Proof:
-        return Proof(
-            "the slopes of one score",
-            f"At every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as Chow's rule.",
-            lambda scores, y: self.phi(torch.where(y == 1, 1, -1) * scores[:, 0]),
-            lambda scores: self.phi.inverse_link(scores[:, 0].abs()) - (1 - cost),
-            turns_at_threshold(self.phi, cost),
-        )
 
     def bound_facts(self) -> BoundFacts | None:
         constant, exponent = self.phi.bound_constant, self.phi.bound_exponent
@@ -164,10 +151,6 @@ class Margin(Loss):
 def _sign(y: Tensor, like: Tensor) -> Tensor:
     """Return +1 for class 1 and -1 for class 0."""
     return 2 * y.to(like.dtype) - 1
-
-
-def _positive(f: Tensor) -> Tensor:
-    return (f > 0).long()
 
 
 def _two_sided(scores: Tensor) -> Tensor:

@@ -19,12 +19,9 @@ from demur.losses.loss import (
     signs_of_label,
     weighted_one_versus_all,
 )
-from demur.losses.proof import CLEAR, Proof, falls_at_zero, on_simplex, turns_at_threshold
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction, Squared, SquaredHinge, divergence
 from demur.rules import Decision
-
-__all__ = ["CostSensitiveOneVsAll", "CrossEntropy", "OneVsAll"]
 
 
 @dataclass(frozen=True)
@@ -33,9 +30,6 @@ class ConfidenceLoss(Loss):
 
     family = "confidence"
     has_link = True
-
-    def n_outputs(self, n_classes: int) -> int:
-        return n_classes
 
 
 @register()
@@ -75,9 +69,6 @@ class CrossEntropy(ConfidenceLoss):
         if scores.ndim > 1 and scores.stride(-1) != 1:  # as the engine stores them; softmax would copy them first
             return torch.softmax(scores.transpose(-1, -2), -2).transpose(-1, -2)
         return torch.softmax(scores, -1)
-
-    def proof(self, n_classes: int, cost: float) -> Proof:
-        return on_simplex(lambda surprise: surprise, cost, over_actions=False)
 
     def bound_facts(self) -> BoundFacts:
         def on_range(radius: float, n_classes: int) -> tuple[float, float]:
@@ -134,16 +125,6 @@ class OneVsAll(ConfidenceLoss):
     def inverse_link(self, scores: Tensor) -> Tensor:
         return self.phi.inverse_link(scores)
 
-    def proof(self, n_classes: int, cost: float) -> Proof:
-        return Proof(
-            "the slopes of one score",
-            f"For every K and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as Chow's "
-            "rule.",
-            lambda scores, y: one_versus_all(self.phi, scores, y),
-            lambda scores: self.phi.inverse_link(scores.amax(-1)) - (1 - cost),
-            turns_at_threshold(self.phi, cost),
-        )
-
     def bound_facts(self) -> BoundFacts | None:
         constant, exponent = self.phi.bound_constant, self.phi.bound_exponent
         if constant is None or exponent is None:
@@ -189,22 +170,9 @@ class CostSensitiveOneVsAll(Loss):
     def name(self) -> str:
         return f"csova+{self.phi.name}"
 
-    def n_outputs(self, n_classes: int) -> int:
-        return n_classes
-
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return weighted_one_versus_all(self.phi, scores, y, cost)
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         best = scores.topk(2, dim=-1).values
         return Decision.from_acceptance(scores.argmax(-1), torch.minimum(best[..., 0], -best[..., 1]))
-
-    def proof(self, n_classes: int, cost: float) -> Proof:
-        return Proof(
-            "a slope at the score 0",
-            f"At every eta with max eta other than {1 - cost:g}, every minimiser decides as Chow's rule: the slope of "
-            f"class k's part at 0 is phi'(0) (eta_k - {1 - cost:g}), so that score k is positive iff eta_k is larger.",
-            lambda scores, y: weighted_one_versus_all(self.phi, scores, y, cost),
-            lambda scores: (scores.sort(-1).values[:, -2:] * torch.tensor([-1, 1])).amin(-1),
-            (falls_at_zero(self.phi),),
-        )

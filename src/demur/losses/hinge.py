@@ -12,8 +12,6 @@ from demur.losses.loss import Hyper, Loss, all_between, score_of_label, weighted
 from demur.losses.registry import register
 from demur.rules import Decision
 
-__all__ = ["BinaryEncodedHinge", "CrammerSingerHinge", "OneVsAllHinge"]
-
 
 @dataclass(frozen=True)
 class _HingeLoss(Loss):
@@ -61,9 +59,6 @@ class OneVsAllHinge(_HingeLoss):
     equation = "Section 5; Ramaswamy et al. 2018"
     why = "the minimiser of score i is +1 iff eta_i > 1 - c, for every tau in (-1, 1)"
 
-    def n_outputs(self, n_classes: int) -> int:
-        return n_classes
-
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return weighted_one_versus_all(lambda g: F.relu(1 - g), scores, y, cost)
 
@@ -101,9 +96,6 @@ class CrammerSingerHinge(_HingeLoss):
     name, kernel = "cs+hin", "cs_hinge"
     equation = "Ramaswamy et al. 2018"
     why = "its minimum is all-equal scores at 2c or a clear answer at 2 (1 - max eta), whichever is less"
-
-    def n_outputs(self, n_classes: int) -> int:
-        return n_classes
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         best_other = scores.scatter(-1, y.unsqueeze(-1), -torch.inf).amax(-1)

@@ -13,30 +13,8 @@ from demur.array_types import CostLike, FloatArray
 from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.proof import Proof
 from demur.margins import MarginFunction, NoInverseLinkError
 from demur.rules import Decision, chow_acceptance
-
-__all__ = [
-    "BoundFacts",
-    "Family",
-    "Hyper",
-    "Loss",
-    "Trainable",
-    "all_between",
-    "at_least_single",
-    "check_inverse_link",
-    "check_scores",
-    "checked_labels",
-    "full_precision",
-    "one_versus_all",
-    "over_classes",
-    "reject_score_rule",
-    "rejector_rule",
-    "score_of_label",
-    "signs_of_label",
-    "weighted_one_versus_all",
-]
 
 Hyper: TypeAlias = float | Tensor
 """A hyper-parameter: one number, or a tensor that broadcasts against ``y`` (one per network of a stack)."""
@@ -46,8 +24,34 @@ Value = TypeVar("Value")
 Family: TypeAlias = Literal["confidence", "classifier-rejector", "score-based", "cost-sensitive", "hinge", "heuristic"]
 
 
+CLEAR = 1e-9
+"""How far max eta has to be from 1 - c for a proof to cover it."""
+
 _MOST_CLASSES = 1 << 40
 """Where the search for the number of classes ends."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """An argument for calibration at one cost, and what has to hold for it.
+
+    Parameters
+    ----------
+    method, statement : str
+        How it is proved, and what exactly.
+    value : callable
+        The loss as the argument writes it: from scores (n, n_outputs) and labels (n,) to losses (n,).
+    acceptance : callable
+        The acceptance of the rule as the argument writes it: from scores to numbers (n,).
+    checked : tuple of str or None
+        The hypotheses that were verified, in words; None for one that fails.
+    """
+
+    method: str
+    statement: str
+    value: Callable[[Tensor, Tensor], Tensor]
+    acceptance: Callable[[Tensor], Tensor]
+    checked: tuple[str | None, ...] = ()
 
 
 class Trainable(ABC):
@@ -123,9 +127,9 @@ class BoundFacts:
 class Loss(Trainable):
     """A surrogate of the 0-1-c loss, with the rule that turns its scores into decisions.
 
-    A subclass is a frozen dataclass whose fields are its hyper-parameters. It implements :meth:`n_outputs`,
-    :meth:`forward`, and :meth:`inverse_link` if its scores determine class probabilities, or else :meth:`rule`;
-    it states its facts in the class variables; and it is made known with
+    A subclass is a frozen dataclass whose fields are its hyper-parameters. It implements :meth:`forward`,
+    :meth:`n_outputs` unless it takes one score per class, and :meth:`inverse_link` if its scores determine class
+    probabilities, or else :meth:`rule`; it states its facts in the class variables; and it is made known with
     :func:`demur.losses.register`. Users call the loss itself, :meth:`decide` and :meth:`proba`, which check
     their input and then call those. Training engines call :meth:`forward` directly.
 
@@ -164,9 +168,9 @@ class Loss(Trainable):
         """True if the loss is continuously differentiable in the scores: if its margin functions are, by default."""
         return all(phi.smooth for phi in self.margin_functions())
 
-    @abstractmethod
     def n_outputs(self, n_classes: int) -> int:
-        """Return how many scores a network needs for ``n_classes`` classes."""
+        """Return how many scores a network needs for ``n_classes`` classes: one per class, unless a loss has others."""
+        return n_classes
 
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         """Decide for each example, unchecked: by Chow's rule on the inverse link, unless a loss has another rule."""

@@ -8,8 +8,6 @@ from demur.losses.confidence import CrossEntropy
 from demur.losses.loss import Hyper, Loss, at_least_single, full_precision
 from demur.losses.reshaped import LabelSmoothing
 
-__all__ = ["LossModule"]
-
 
 class LossModule(nn.Module):
     """A loss with the arguments of ``torch.nn.CrossEntropyLoss``: see :func:`demur.losses.as_module`."""

@@ -7,28 +7,17 @@ and over-rejects, ``"mean"`` lies between them. At K = 2 all three agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import log
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Hyper, Loss, all_between, over_classes, rejector_rule, score_of_label
-from demur.losses.proof import CLEAR, Proof, last_score
+from demur.losses.loss import CLEAR, Hyper, Loss, Proof, all_between, over_classes, rejector_rule, score_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
-
-__all__ = [
-    "AdditivePairwise",
-    "Beta",
-    "BetaSide",
-    "MultiplicativePairwise",
-    "NoClosedFormError",
-    "PairwiseLoss",
-    "RejectorLoss",
-]
 
 BetaSide: TypeAlias = Literal["acc", "rej", "mean"]
 Beta: TypeAlias = Hyper | BetaSide
@@ -115,33 +104,9 @@ class PairwiseLoss(RejectorLoss):
             )
         return formula(side, n_classes, cost)
 
-    def pair(self, difference: Any, r: Any, at: Callable[[MarginFunction, Any], Any]) -> Any:
-        """Return the part of one pair of classes with scores g_y - g_y' and r, where ``at`` computes phi(z)."""
+    def pair(self, difference: Tensor, r: Tensor) -> Tensor:
+        """Return the part of one pair of classes with scores g_y - g_y' and r."""
         raise NotImplementedError
-
-    def exact_risk(self, groups: Sequence[tuple[int, Any]], point: Sequence[Any], cost: float) -> Any:
-        """Return the pointwise risk in mpmath numbers, where classes of equal probability have equal scores.
-
-        Parameters
-        ----------
-        groups : sequence of (int, mpf)
-            How many classes each group has, and the probability of one of them.
-        point : sequence of mpf
-            The score of each group, and r.
-        """
-        import mpmath
-
-        *u, r = point
-        beta = mpmath.mpf(repr(float(self.beta_value(sum(n for n, _ in groups), cost))))
-        rejecting = self.psi_or_phi.exact(beta * r)
-        assert rejecting is not None
-        pairs = [
-            n * (m - (a == b)) * eta * self.pair(u[a] - u[b], r, _exactly)
-            for a, (n, eta) in enumerate(groups)
-            for b, (m, _) in enumerate(groups)
-            if m > (a == b)
-        ]
-        return mpmath.fsum(pairs) + mpmath.mpf(repr(float(cost))) * rejecting[0]
 
     def proof(self, n_classes: int, cost: float) -> Proof | None:
         r"""Prove calibration for two classes; a subclass that is covered by the argument states it as its own.
@@ -162,15 +127,15 @@ class PairwiseLoss(RejectorLoss):
 
         def value(scores: Tensor, y: Tensor) -> Tensor:
             lead = scores[:, -2] - (scores[:, 0] if scores.shape[-1] == 3 else 0)  # of class 1; or it is the score f
-            pair: Tensor = self.pair(torch.where(y == 1, lead, -lead), scores[:, -1], lambda phi, z: phi(z))
-            return pair + cost * self.psi_or_phi(beta * scores[:, -1])
+            r = scores[:, -1]
+            return self.pair(torch.where(y == 1, lead, -lead), r) + cost * self.psi_or_phi(beta * scores[:, -1])
 
         return Proof(
             "the slope at r = 0",
             f"For two classes and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser rejects iff "
             "Chow's rule does, and answers the likelier class.",
             value,
-            last_score,
+            lambda scores: scores[:, -1],
             (f"the slope changes its sign within {CLEAR:g} of max eta = {1 - cost:g}" if turns else None,),
         )
 
@@ -186,12 +151,6 @@ class PairwiseLoss(RejectorLoss):
     def _rejecting_slope(self, r: Tensor, n_classes: int, cost: Hyper) -> Tensor:
         beta = self.beta_value(n_classes, cost)
         return cost * beta * self.psi_or_phi.slope(beta * r)
-
-
-def _exactly(phi: MarginFunction, z: Any) -> Any:
-    found = phi.exact(z)
-    assert found is not None
-    return found[0]
 
 
 def _without_own(pairs: Tensor, y: Tensor) -> Tensor:
@@ -272,8 +231,8 @@ class AdditivePairwise(PairwiseLoss):
     def name(self) -> str:
         return f"apc+{self.phi.name}"
 
-    def pair(self, difference: Any, r: Any, at: Callable[[MarginFunction, Any], Any]) -> Any:
-        return at(self.phi, float(self.alpha) * (difference - r))
+    def pair(self, difference: Tensor, r: Tensor) -> Tensor:
+        return self.phi(float(self.alpha) * (difference - r))
 
     def order_theorem(self) -> tuple[str, Callable[[Tensor], Tensor]]:
         """Return the theorem about the order of the scores, and by how much it shifts phi at each rejector score."""
@@ -331,8 +290,8 @@ class MultiplicativePairwise(PairwiseLoss):
     def name(self) -> str:
         return f"mpc+{self.phi.name}"
 
-    def pair(self, difference: Any, r: Any, at: Callable[[MarginFunction, Any], Any]) -> Any:
-        return at(self.phi, float(self.alpha) * difference) * at(self.psi_or_phi, -float(self.alpha) * r)
+    def pair(self, difference: Tensor, r: Tensor) -> Tensor:
+        return self.phi(float(self.alpha) * difference) * self.psi_or_phi(-float(self.alpha) * r)
 
     def order_theorem(self) -> tuple[str, Callable[[Tensor], Tensor]]:
         """Return the theorem about the order of the scores, and by how much it shifts phi at each rejector score."""

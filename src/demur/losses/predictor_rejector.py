@@ -12,13 +12,10 @@ from dataclasses import dataclass
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Hyper, all_between, score_of_label
+from demur.losses.loss import Hyper, Proof, all_between, score_of_label
 from demur.losses.pairwise import RejectorLoss
-from demur.losses.proof import Proof, falls_at_zero, last_score
 from demur.losses.registry import register
-from demur.margins import Logistic, MarginFunction
-
-__all__ = ["PredictorRejector", "TwoStage"]
+from demur.margins import Logistic, MarginFunction, own_fact
 
 
 def _slope_proof(phi: MarginFunction, cost: float, value: Callable[[Tensor, Tensor], Tensor]) -> Proof:
@@ -27,9 +24,15 @@ def _slope_proof(phi: MarginFunction, cost: float, value: Callable[[Tensor, Tens
         f"At every eta with max eta other than {1 - cost:g}, every minimiser rejects iff Chow's rule does, and answers "
         "the likeliest class: whatever r is, what it multiplies is at best 1 - max eta.",
         value,
-        last_score,
-        (falls_at_zero(phi),),
+        lambda scores: scores[:, -1],
+        (_falls_at_zero(phi),),
     )
+
+
+def _falls_at_zero(phi: MarginFunction) -> str | None:
+    """Return a sentence about phi'(0) < 0; None where phi is not known to be convex or does not fall there."""
+    slope = float(phi.slope(torch.zeros(1, dtype=torch.float64)))
+    return f"phi is convex and phi'(0) = {slope:g} < 0" if own_fact(phi, "kernel") and slope < 0 else None
 
 
 @register()

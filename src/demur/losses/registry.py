@@ -11,7 +11,6 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
@@ -19,25 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, ge
 from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Hyper, Loss, reject_score_rule, rejector_rule
-from demur.named_classes import NamedClasses
+from demur.named_classes import NamedClasses, suggestion
 from demur.rules import Decision, Relinked
 
 if TYPE_CHECKING:
     from demur.losses.loss_module import LossModule
-
-__all__ = [
-    "FunctionLoss",
-    "LossFunction",
-    "RuleFunction",
-    "RuleName",
-    "as_module",
-    "available",
-    "get",
-    "load_object",
-    "register",
-    "resolve",
-    "unregister",
-]
 
 L = TypeVar("L", bound=Loss)
 
@@ -46,7 +31,7 @@ LossFunction: TypeAlias = Callable[..., Tensor]
 RuleName: TypeAlias = Literal["softmax", "rejector", "reject-score"]
 RuleFunction: TypeAlias = Callable[[Tensor, Any], Any]
 
-_classes: NamedClasses[type[Loss]] = NamedClasses("loss")
+_classes: NamedClasses[Loss] = NamedClasses("loss")
 
 
 def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
@@ -96,14 +81,7 @@ def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
     tensor([False])
     >>> unregister("tempered-2")
     """
-
-    def decorate(cls: type[L]) -> type[L]:
-        for fields in variants or ({},):
-            name = cls(**fields).name
-            _classes.add(name, cls, fields)
-        return cls
-
-    return decorate
+    return _classes.variants(*variants)
 
 
 def unregister(name: str) -> None:
@@ -133,8 +111,7 @@ def get(name: str, **fields: Any) -> Loss:
         ...
     demur.errors.InputError: unknown loss 'ova+logg'. Did you mean 'ova+log'? Available: ...
     """
-    loss: Loss = _classes.make(name, **fields)
-    return loss
+    return _classes.make(name, **fields)
 
 
 def available(n_classes: int | None = None) -> list[str]:
@@ -276,9 +253,7 @@ def load_object(path: str) -> Any:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         raise InputError(f"cannot import {source!r}: {reason}") from error
     if not hasattr(target, attribute):
-        close = get_close_matches(attribute, vars(target), n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"{source!r} has no object {attribute!r}.{hint}")
+        raise InputError(f"{source!r} has no object {attribute!r}.{suggestion(attribute, vars(target))}")
     return getattr(target, attribute)
 
 

@@ -7,17 +7,38 @@ training serves every cost.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.confidence import ConfidenceLoss
-from demur.losses.loss import Hyper, score_of_label
-from demur.losses.proof import Proof, on_simplex
+from demur.losses.loss import Hyper, Proof, score_of_label
 from demur.losses.registry import register
 
-__all__ = ["Brier", "Focal", "GeneralisedCrossEntropy", "LabelSmoothing"]
+
+def _on_simplex(part: Callable[[Tensor], Tensor], cost: float) -> Proof:
+    """Prove a loss l(p_y), l strictly convex and decreasing, from l as a function of the surprise -log p.
+
+    The risk is a sum of eta_k l(p_k), p the softmax. Its minimum is unique, and eta_k l'(p_k) is the same for all k
+    there. So eta is proportional to -1 / l'(p), which is the inverse link and increases with p.
+    """
+
+    def acceptance(scores: Tensor) -> Tensor:
+        with torch.enable_grad():
+            surprise = (-torch.log_softmax(scores, -1)).requires_grad_()
+            (slope,) = torch.autograd.grad(part(surprise).sum(), surprise)
+        weights = torch.exp(-surprise.detach()) / slope
+        return weights.amax(-1) / weights.sum(-1) - (1 - cost)
+
+    return Proof(
+        "convexity on the simplex",
+        f"At every eta with max eta other than {1 - cost:g}, every minimiser decides as Chow's rule: the risk has one "
+        "minimum on the simplex, and the inverse link gives eta there.",
+        lambda scores, y: part(-score_of_label(torch.log_softmax(scores, -1), y)),
+        acceptance,
+    )
 
 
 @register()
@@ -58,24 +79,6 @@ class LabelSmoothing(ConfidenceLoss):
         p = torch.softmax(scores, -1)
         eta = ((p - self.epsilon / scores.shape[-1]) / (1 - self.epsilon)).clamp(min=0)
         return eta / eta.sum(-1, keepdim=True)
-
-    def proof(self, n_classes: int, cost: float) -> Proof:
-        def acceptance(scores: Tensor) -> Tensor:
-            excess = (torch.softmax(scores, -1) - self.epsilon / n_classes).clamp(min=0)
-            return excess.amax(-1) / excess.sum(-1) - (1 - cost)
-
-        return Proof(
-            "Gibbs' inequality",
-            f"At every eta the risk is least where the softmax of the scores is eta mixed with {self.epsilon:g} of the "
-            "uniform distribution, and nowhere else; the link undoes that, and the rule on it is Chow's.",
-            lambda scores, y: (
-                -(
-                    (1 - self.epsilon) * score_of_label(torch.log_softmax(scores, -1), y)
-                    + self.epsilon * torch.log_softmax(scores, -1).mean(-1)
-                )
-            ),
-            acceptance,
-        )
 
 
 @register()
@@ -130,7 +133,7 @@ class Focal(ConfidenceLoss):
 
     def proof(self, n_classes: int, cost: float) -> Proof:
         # l is convex for every gamma >= 0, because -log p <= (1 - p) / p.
-        return on_simplex(lambda surprise: (-torch.expm1(-surprise)) ** self.gamma * surprise, cost, over_actions=False)
+        return _on_simplex(lambda surprise: (-torch.expm1(-surprise)) ** self.gamma * surprise, cost)
 
 
 @register()
@@ -170,7 +173,7 @@ class GeneralisedCrossEntropy(ConfidenceLoss):
         return torch.softmax((1 - self.q) * scores, -1)
 
     def proof(self, n_classes: int, cost: float) -> Proof:
-        return on_simplex(lambda surprise: -torch.expm1(-self.q * surprise) / self.q, cost, over_actions=False)
+        return _on_simplex(lambda surprise: -torch.expm1(-self.q * surprise) / self.q, cost)
 
 
 @register()
@@ -197,12 +200,3 @@ class Brier(ConfidenceLoss):
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         return torch.softmax(scores, -1)
-
-    def proof(self, n_classes: int, cost: float) -> Proof:
-        return Proof(
-            "a squared distance",
-            "At every eta the risk is a constant plus the squared distance of the softmax from eta: least there, and "
-            "nowhere else; the rule on it is Chow's.",
-            lambda scores, y: (torch.softmax(scores, -1) - torch.eye(n_classes)[y]).square().sum(-1),
-            lambda scores: torch.softmax(scores, -1).amax(-1) - (1 - cost),
-        )

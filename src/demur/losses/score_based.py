@@ -16,35 +16,30 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from math import log
 from typing import ClassVar
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import (
+    CLEAR,
     Family,
     Hyper,
     Loss,
+    Proof,
     all_between,
     check_inverse_link,
     one_versus_all,
     reject_score_rule,
     score_of_label,
 )
-from demur.losses.proof import CLEAR, Proof, above_last, on_simplex, turns_at_threshold
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
 
-__all__ = [
-    "AbstainingClassifier",
-    "AsymmetricSoftmax",
-    "CaoRejection",
-    "DeepGamblers",
-    "MaoScores",
-    "MozannarSontag",
-    "VermaNalisnick",
-]
+
+def _above_last(scores: Tensor) -> Tensor:
+    """Return how far the largest class score is above the score of rejecting."""
+    return scores[:, :-1].amax(-1) - scores[:, -1]
 
 
 @dataclass(frozen=True)
@@ -98,11 +93,6 @@ class MozannarSontag(PlusOneLoss):
         answering = (cost + self.alpha * (1 - cost)) * (total - score_of_label(scores, y))
         return answering + (1 - cost) * (total - scores[..., -1])
 
-    def proof(self, n_classes: int, cost: float) -> Proof | None:
-        if not self.calibrated_for(n_classes):
-            return None
-        return on_simplex(lambda surprise: surprise, cost, over_actions=True)
-
 
 @dataclass(frozen=True)
 class _CrossEntropyFamily(PlusOneLoss):
@@ -117,9 +107,6 @@ class _CrossEntropyFamily(PlusOneLoss):
         total = torch.logsumexp(scores, -1)
         answering = _of_surprise(total - score_of_label(scores, y), self.exponent)
         return answering + (1 - cost) * _of_surprise(total - scores[..., -1], self.exponent)
-
-    def proof(self, n_classes: int, cost: float) -> Proof:
-        return on_simplex(lambda surprise: _of_surprise(surprise, self.exponent), cost, over_actions=True)
 
 
 @register()
@@ -146,7 +133,6 @@ class CaoRejection(_CrossEntropyFamily):
     name = "cao"
     equation = "Cao et al. 2022"
     why = "softmax of the minimiser is an increasing function of (eta, 1 - c)"
-    proof = _CrossEntropyFamily.proof
 
     def __post_init__(self) -> None:
         if not 0 <= self.q < 1:
@@ -185,7 +171,6 @@ class MaoScores(_CrossEntropyFamily):
     mu: float = 2.0
     equation = "Mao, Mohri & Zhong 2024"
     why = "softmax of the minimiser follows the order of (eta, 1 - c), for every mu in [0, 2]"
-    proof = _CrossEntropyFamily.proof
 
     def __post_init__(self) -> None:
         if not 0 <= self.mu <= 2:
@@ -250,7 +235,7 @@ class AsymmetricSoftmax(PlusOneLoss):
             f"At every eta with max eta other than {1 - cost:g}, every minimiser has the softmax eta over the classes "
             "and s = 1 - c, so that the last score is the largest iff Chow's rule rejects.",
             value,
-            above_last,
+            _above_last,
         )
 
 
@@ -287,20 +272,6 @@ class VermaNalisnick(PlusOneLoss):
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         g, d = scores[..., :-1], scores[..., -1]
         return one_versus_all(self.phi, g, y) + (1 - cost) * self.phi(d) + cost * self.phi(-d)
-
-    def proof(self, n_classes: int, cost: float) -> Proof:
-        def value(scores: Tensor, y: Tensor) -> Tensor:
-            d = scores[:, -1]
-            return one_versus_all(self.phi, scores[:, :-1], y) + (1 - cost) * self.phi(d) + cost * self.phi(-d)
-
-        return Proof(
-            "the slopes of one score",
-            f"At every eta with max eta other than {1 - cost:g}, every minimiser decides as Chow's rule: the last "
-            "score minimises the function of a class with probability 1 - c, between those below and those above it.",
-            value,
-            above_last,
-            turns_at_threshold(self.phi, cost),
-        )
 
 
 @register()
@@ -400,25 +371,19 @@ class AbstainingClassifier(PlusOneLoss):
         return answering + self.alpha_value(cost) * (total - classes)
 
     def proof(self, n_classes: int, cost: float) -> Proof | None:
-        if n_classes != 2:
+        if not self.calibrated_for(n_classes):
             return None
         alpha = float(self.alpha_value(cost))
-
-        def ahead(top: float) -> float:
-            """Return H(eta) - alpha (1 + max eta), which falls as max eta grows from 1/2."""
-            return -top * log(top) - (1 - top) * log(1 - top) - alpha * (1 + top)
 
         def value(scores: Tensor, y: Tensor) -> Tensor:
             p = torch.softmax(scores, -1)
             answering = p[:, :-1].sum(-1)
             return answering * (answering / score_of_label(p, y)).log() - alpha * answering.log()
 
-        turns = ahead(1 - cost - CLEAR) > 1e-13 and ahead(1 - cost + CLEAR) < -1e-13  # a thousand rounding errors
         return Proof(
             "the entropy of two classes",
             f"For two classes and every eta with |max eta - {1 - cost:g}| >= {CLEAR:g}, every minimiser decides as "
             "Chow's rule: it declines iff H(eta) >= alpha (1 + max eta), and the difference falls as max eta grows.",
             value,
-            above_last,
-            (f"H(eta) - alpha (1 + max eta) changes its sign within {CLEAR:g} of {1 - cost:g}" if turns else None,),
+            _above_last,
         )

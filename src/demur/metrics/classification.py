@@ -4,16 +4,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from demur.array_types import AnyArray, Label
+from demur.array_types import AnyArray, Floats, Ints, Label
 from demur.errors import InputError
 from demur.metrics.predictions import as_labels, correct_and_rejected
 from demur.rules import check_weights
 
-__all__ = ["ClassScores", "confusion_matrix", "normalized", "precision_recall_f1"]
-
-Floats = NDArray[np.float64]
 _SUMMED = {"true": (1,), "pred": (0,), "all": (0, 1)}
 """The axes over which each normalization adds."""
 
@@ -147,25 +144,19 @@ def _count(
     weights = check_weights(sample_weight, len(reject))
     true, pred = as_labels("y_true", y_true), as_labels("y_pred", y_pred)
     if labels is None:
-        found = sorted({*true.tolist(), *pred[~reject].tolist()}, key=lambda name: (isinstance(name, str), name))
-        names = as_labels("labels", found)
-    else:
-        names = as_labels("labels", labels)
-        if len(set(names.tolist())) < len(names):
-            raise InputError(f"labels must be distinct, got {names.tolist()}.")
-        if (_codes(true, names) < 0).all():
-            raise InputError(f"none of the labels {names.tolist()} is in y_true.")
-    rows = _codes(true, names)
-    columns = np.full(len(true), len(names))
-    columns[~reject] = _codes(pred[~reject], names)
-    listed = (rows >= 0) & (columns >= 0)
-    cells = rows[listed] * (len(names) + 1) + columns[listed]
-    shape = (len(names), len(names) + 1)
-    counts = np.bincount(cells, weights[listed], minlength=shape[0] * shape[1]).astype(np.float64)
-    return counts.reshape(shape), names
+        labels = sorted({*true.tolist(), *pred[~reject].tolist()}, key=lambda name: (isinstance(name, str), name))
+    names = as_labels("labels", labels)
+    if len(set(names.tolist())) < len(names):
+        raise InputError(f"labels must be distinct, got {names.tolist()}.")
+    rows, columns = _codes(true, names), np.where(reject, len(names), _codes(pred, names))
+    if (rows < 0).all():
+        raise InputError(f"none of the labels {names.tolist()} is in y_true.")
+    listed, counts = (rows >= 0) & (columns >= 0), np.zeros((len(names), len(names) + 1))
+    np.add.at(counts, (rows[listed], columns[listed]), weights[listed])
+    return counts, names
 
 
-def _codes(values: AnyArray, names: AnyArray) -> NDArray[np.int64]:
+def _codes(values: AnyArray, names: AnyArray) -> Ints:
     """Return the position of each value among the names, -1 where it is none of them."""
     position = {name: code for code, name in enumerate(names.tolist())}
     return np.array([position.get(value, -1) for value in values.tolist()], dtype=np.int64)

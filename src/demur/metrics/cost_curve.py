@@ -5,15 +5,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from demur.array_types import FloatArray
+from demur.array_types import FloatArray, Floats, Mask
 from demur.costs import check_cost
 from demur.errors import InputError
-from demur.metrics.risk_coverage import Floats, RiskCoverage, as_given
-from demur.rules import check_proba
-
-__all__ = ["CostCurve", "confidence_and_errors"]
+from demur.metrics.risk_coverage import RiskCoverage, as_given
+from demur.rules import check_rows
 
 _SLACK = 1e-3
 """As for the sum of probabilities: rounding may take the largest above one."""
@@ -144,9 +142,7 @@ class CostCurve:
         return [np.append(without_answers, getattr(self.curve, name))[place] for name in names]
 
 
-def confidence_and_errors(
-    proba: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None
-) -> tuple[FloatArray, NDArray[np.bool_]]:
+def confidence_and_errors(proba: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> tuple[FloatArray, Mask]:
     """Return the largest probability of each row, and whether its class is not the true one.
 
     Examples
@@ -154,13 +150,10 @@ def confidence_and_errors(
     >>> confidence_and_errors([[0.9, 0.1], [0.2, 0.8]], ["cat", "cat"], classes=["cat", "dog"])
     (array([0.9, 0.8]), array([False,  True]))
     """
-    values = check_proba(proba)
-    names = np.arange(values.shape[-1]) if classes is None else np.asarray(classes)
-    true = np.asarray(y)
-    if values.ndim != 2 or true.shape != values.shape[:1] or len(true) == 0:
-        raise InputError(
-            f"proba and y need shapes (n, n_classes) and (n,) with n >= 1, got {values.shape} and {true.shape}."
-        )
+    values, true = check_rows(proba), np.asarray(y)
+    names = np.arange(values.shape[1]) if classes is None else np.asarray(classes)
+    if true.shape != values.shape[:1]:
+        raise InputError(f"y must have shape {values.shape[:1]}, one class per row of proba, got {true.shape}.")
     if names.shape != values.shape[1:]:
         raise InputError(f"classes must name the {values.shape[1]} columns of proba, got shape {names.shape}.")
     unknown = ~np.isin(true, names)
@@ -169,4 +162,4 @@ def confidence_and_errors(
             f"y contains {true[unknown].tolist()[0]!r}, which is none of the {len(names)} columns of proba; pass "
             "classes= if y holds class names."
         )
-    return values.max(axis=1), np.asarray(names[values.argmax(axis=1)] != true)
+    return values.max(axis=1), names[values.argmax(axis=1)] != true

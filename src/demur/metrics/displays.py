@@ -4,9 +4,10 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+from sklearn.metrics import ConfusionMatrixDisplay
 
-from demur.array_types import Estimator, Features, FloatArray, Label
+from demur.array_types import Estimator, Features, FloatArray, Label, Mask
 from demur.errors import InputError, InputTypeError, MissingExtraError
 from demur.metrics.classification import normalized, precision_recall_f1
 from demur.metrics.cost_curve import CostCurve, confidence_and_errors
@@ -16,8 +17,6 @@ from demur.metrics.zero_one_c import marker_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["CostCurveDisplay", "RejectConfusionMatrixDisplay", "RiskCoverageDisplay"]
 
 _MOST_POINTS = 5000
 """More points than this cannot be told apart on a screen."""
@@ -100,6 +99,12 @@ class CurveDisplay(ABC):
     def plot(self, ax: "Axes | None" = None, **line: Any) -> Self:
         """Draw the curve."""
 
+    def _finish(self, axes: "Axes", bottom: float) -> Self:
+        axes.set_ylim(bottom=bottom, auto=True)  # a second curve on the same axes may be higher
+        axes.legend(loc="best", frameon=False)
+        self.ax_, self.figure_ = axes, axes.figure
+        return self
+
 
 class RiskCoverageDisplay(CurveDisplay):
     """Draw the risk of the answers given against the share of rows answered.
@@ -140,11 +145,7 @@ class RiskCoverageDisplay(CurveDisplay):
         style = {"label": label, "marker": "o" if len(risk) == 1 else None, **line}
         (self.line_,) = axes.plot(self.curve.coverage[shown], risk[shown], **style)
         axes.set(xlabel="coverage (share of rows answered)", ylabel="risk of the answers given", xlim=(0, 1))
-        if risk.min() >= 0:
-            axes.set_ylim(bottom=0, auto=True)  # a second curve on the same axes may be higher
-        axes.legend(loc="best", frameon=False)
-        self.ax_, self.figure_ = axes, axes.figure
-        return self
+        return self._finish(axes, min(float(risk.min()), 0.0))
 
 
 class CostCurveDisplay(CurveDisplay):
@@ -191,14 +192,11 @@ class CostCurveDisplay(CurveDisplay):
         if not any(one.get_label() == "reject all" for one in axes.lines):
             axes.plot([0, max_cost], [0, max_cost], color="0.6", linestyle=":", label="reject all")
         axes.set(xlabel="rejection cost c", ylabel="0-1-c risk", xlim=(0, max_cost))
-        axes.set_ylim(bottom=0, auto=True)  # a second curve on the same axes may be higher
-        axes.legend(loc="best", frameon=False)
-        self.ax_, self.figure_ = axes, axes.figure
-        return self
+        return self._finish(axes, 0.0)
 
 
 class RejectConfusionMatrixDisplay:
-    """Draw true classes against answers, with rejections in a last column set apart in grey.
+    """Draw true classes against answers, with rejections in a last column behind a line.
 
     Parameters
     ----------
@@ -282,23 +280,16 @@ class RejectConfusionMatrixDisplay:
         n_classes = len(matrix)
         side = min(2.5 + 0.55 * n_classes, 14)
         axes = axes_or_new(ax, (side + 0.8, side))
-        top = max(float(matrix.max()), np.finfo(np.float64).tiny)
-        is_reject = np.zeros(matrix.shape, dtype=bool)
-        is_reject[:, -1] = True
-        for hidden, colours in ((is_reject, "Blues"), (~is_reject, "Greys")):
-            axes.imshow(np.ma.masked_array(matrix, hidden), cmap=colours, vmin=0, vmax=1.25 * top)
+        names = [*map(str, self.display_labels.tolist()), "rejected"]
+        style = ".0f" if (matrix == np.round(matrix)).all() else ".2f" if matrix.max() <= 1 else ".3g"
+        # scikit-learn draws square matrices: the last row is taken off again
+        drawn = ConfusionMatrixDisplay(np.vstack([matrix, np.zeros(n_classes + 1)]), display_labels=names)
+        drawn.plot(ax=axes, cmap="Blues", colorbar=False, values_format=style, xticks_rotation=xticks_rotation)
+        for text in drawn.text_[-1]:
+            text.remove()
+        self.text_ = drawn.text_[:-1]
         axes.axvline(n_classes - 0.5, color="black", linewidth=1.5)
-        style = ".0f" if (matrix == np.round(matrix)).all() else ".2f" if top <= 1 else ".3g"
-        self.text_ = np.empty(matrix.shape, dtype=object)
-        for (row, column), value in np.ndenumerate(matrix):
-            colour = "white" if value > 0.7 * top else "black" if value > 0 else "0.7"
-            self.text_[row, column] = axes.text(
-                column, row, format(value, style), ha="center", va="center", color=colour
-            )
-        names = [str(name) for name in self.display_labels.tolist()]
-        axes.set_xticks(range(n_classes + 1), [*names, "rejected"], rotation=xticks_rotation)
-        axes.set_yticks(range(n_classes), names)
-        axes.set(xlabel="answer", ylabel="true class")
+        axes.set(xlabel="answer", ylabel="true class", ylim=(n_classes - 0.5, -0.5), yticks=range(n_classes))
         self.ax_, self.figure_ = axes, axes.figure
         return self
 
@@ -319,7 +310,7 @@ def labelled(name: str | None, figure: str) -> str:
     return figure if name is None else f"{name} ({figure})"
 
 
-def _confidence_and_errors_of(estimator: Estimator, X: Features, y: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
+def _confidence_and_errors_of(estimator: Estimator, X: Features, y: ArrayLike) -> tuple[FloatArray, Mask]:
     """Return the confidence of an estimator in each row, and whether the class it names is wrong.
 
     Both come from ``decide`` where the estimator has it, which knows its own confidence and names a class for

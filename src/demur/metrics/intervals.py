@@ -13,19 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, digamma
 
+from demur.array_types import Floats, Mask
 from demur.errors import InputError
-
-__all__ = [
-    "Interval",
-    "area_intervals",
-    "mean_interval",
-    "proportion_interval",
-    "ranked_areas",
-    "risk_interval",
-    "starts_of_ties",
-]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +220,7 @@ _NOISE = 1e-12
 """Relative differences below this come from the order of additions, not from the model."""
 
 
-def starts_of_ties(descending: Floats) -> NDArray[np.bool_]:
+def starts_of_ties(descending: Floats) -> Mask:
     """Return where a confidence differs from the one before it by more than rounding noise.
 
     Examples
@@ -332,7 +321,7 @@ def _clopper_pearson(count: Floats, n: Floats, tail: float) -> tuple[Floats, Flo
     return low, high
 
 
-def _interval(estimate: Floats, low: Floats, high: Floats, defined: NDArray[np.bool_], level: float) -> Interval:
+def _interval(estimate: Floats, low: Floats, high: Floats, defined: Mask, level: float) -> Interval:
     numbers = [np.where(defined, values, np.nan) for values in (estimate, low, high)]
     plain = [values.item() if values.ndim == 0 else values for values in numbers]
     return Interval(plain[0], plain[1], plain[2], level)

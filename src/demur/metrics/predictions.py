@@ -8,17 +8,13 @@ NumPy has turned into text, strings compared with numbers.
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from demur.array_types import AnyArray, Label
+from demur.array_types import AnyArray, Label, Mask
 from demur.errors import InputError, InputTypeError
-
-__all__ = ["NEVER", "as_labels", "correct_and_rejected", "rejected"]
 
 NEVER: Any = object()
 """A marker equal to no label, for classifiers that never reject."""
-
-Mask = NDArray[np.bool_]
 
 
 def rejected(y_pred: ArrayLike, reject_label: Label) -> Mask:

@@ -2,20 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
-from demur.array_types import AnyArray
+from demur.array_types import AnyArray, Floats
 from demur.errors import InputError
 from demur.metrics.intervals import starts_of_ties
 from demur.rules import check_weights
-
-__all__ = ["RiskCoverage", "TiedGroups", "as_given"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,15 +154,14 @@ class RiskCoverage:
     def n_points_above(self, threshold: ArrayLike) -> NDArray[np.intp]:
         """Return how many distinct confidences lie above each threshold."""
         ascending = self.groups.confidence[::-1]
-        return np.asarray(len(ascending) - np.searchsorted(ascending, threshold, side="right"))
+        return len(ascending) - np.searchsorted(ascending, threshold, side="right")
 
     def __repr__(self) -> str:
         areas = ", ".join(f"{name}={getattr(self, name):.4g}" for name in ("augrc", "aurc", "eaurc"))
         return f"RiskCoverage({self.groups.n_rows:,} rows, {len(self.groups.confidence):,} points, {areas})"
 
 
-@dataclass(frozen=True, eq=False)
-class TiedGroups:
+class TiedGroups(NamedTuple):
     """Distinct confidences from high to low, with what has been accepted down to each of them.
 
     Confidences that differ by rounding noise only, such as 0.85 and 0.85 + 1e-16, are one: see :func:`starts_of_ties`.

@@ -5,27 +5,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from demur.array_types import Estimator, Features, Label
+from demur.array_types import Estimator, Features, Floats, Label
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError
 from demur.metrics.predictions import NEVER, correct_and_rejected, rejected
 from demur.rules import check_weights
 
-__all__ = [
-    "accepted_accuracy",
-    "coverage",
-    "rejection_rate",
-    "zero_one_c_loss",
-    "zero_one_c_risk",
-    "zero_one_c_scorer",
-]
 
-
-def zero_one_c_loss(
-    y_true: ArrayLike, y_pred: ArrayLike, *, cost: ArrayLike, reject_label: Label = -1
-) -> NDArray[np.float64]:
+def zero_one_c_loss(y_true: ArrayLike, y_pred: ArrayLike, *, cost: ArrayLike, reject_label: Label = -1) -> Floats:
     """Return the 0-1-c loss of each example: 1 if wrong, c if rejected, 0 if right (Eq. 2 of the paper).
 
     Parameters

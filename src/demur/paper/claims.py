@@ -3,23 +3,21 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from demur.costs import PAPER_COSTS
 from demur.datasets import BayesSummary
 from demur.paper.population import PopulationErrors
 from demur.paper.trial_means import LARGEST_SIZE, ROUNDING, Numbers, Results
-
-__all__ = ["BENCHMARK_CLAIMS", "SYNTHETIC_CLAIMS", "Claim", "Finding", "Judged", "Known", "Verdict", "judge", "list_of"]
 
 Verdict: TypeAlias = Literal["holds", "mostly holds", "mostly fails", "does not hold", "not tested"]
 Cases: TypeAlias = Iterator[tuple[str, bool]]
 """The cases in which a statement is tested, by name, and whether it is true there."""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """The cases in which a statement is true and those in which it is false."""
 
     true_at: tuple[str, ...]
@@ -112,16 +110,15 @@ class Figures:
 
     def values(self, metric: str, *methods: str, std: bool = False) -> Iterator[tuple[str, float, list[float]]]:
         """Yield problem, cost, and the means (or deviations) of some methods, where all of them are known."""
-        read = self.numbers.std if std else self.numbers.mean
+        name = "std" if std else "mean"
         for problem, cost in dict.fromkeys((problem, cost) for _, problem, cost, _ in self.numbers.values):
-            found = [read(metric, problem, cost, method) for method in methods]
+            found = [getattr(self.numbers.get(metric, problem, cost, method), name, None) for method in methods]
             known = [value for value in found if value is not None]
             if len(known) == len(found):
                 yield problem, cost, known
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """A statement of the paper.
 
     Parameters
@@ -145,8 +142,7 @@ class Claim:
         return Finding(true, false)
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(NamedTuple):
     """A claim tested on our figures, and on the paper's own tables."""
 
     claim: Claim
@@ -186,18 +182,11 @@ def _lower_risk(lower: str, higher: str, of: Figures, *, problem: str = "") -> C
             yield f"{where} {cost:g}", one < other - ROUNDING
 
 
-def _rejectors_reject_yeast(of: Figures) -> Cases:
-    for method in REJECTORS:
+def _rejects_yeast(methods: tuple[str, ...], costs: tuple[float, ...], of: Figures, *, rejects: bool = True) -> Cases:
+    for method in methods:
         for problem, cost, (ratio,) in of.values("rejection_ratio", method):
-            if problem == "yeast":
-                yield f"{method} {cost:g}", ratio >= EVERYTHING
-
-
-def _confidence_answers_yeast(of: Figures) -> Cases:
-    for method in LOSSES_WITH_A_LINK:
-        for problem, cost, (ratio,) in of.values("rejection_ratio", method):
-            if (problem, cost) == ("yeast", 0.4):
-                yield f"{method} {cost:g}", ratio < EVERYTHING
+            if problem == "yeast" and cost in costs:
+                yield f"{method} {cost:g}", (ratio >= EVERYTHING) == rejects
 
 
 def _unstable(of: Figures, *methods: str, metric: str = "zoc_risk", at_largest: bool = False) -> Cases:
@@ -272,9 +261,13 @@ BENCHMARK_CLAIMS = (
     Claim(
         f"classifier-rejector methods reject everything (at least {EVERYTHING:.0%}) on yeast, at every cost",
         "Section 5",
-        _rejectors_reject_yeast,
+        partial(_rejects_yeast, REJECTORS, PAPER_COSTS),
     ),
-    Claim("confidence-based methods still answer on yeast when c is large", "Section 5", _confidence_answers_yeast),
+    Claim(
+        "confidence-based methods still answer on yeast when c is large",
+        "Section 5",
+        partial(_rejects_yeast, LOSSES_WITH_A_LINK, PAPER_COSTS[-1:], rejects=False),
+    ),
     Claim(
         "MPC+log and OVA+hin vary more between trials than OVA+log and CE",
         "Section 5",

@@ -4,7 +4,7 @@ Adding a method to the benchmark is one line in ``BENCHMARK``.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from demur.costs import PAPER_COSTS
@@ -12,35 +12,8 @@ from demur.errors import InputError
 from demur.losses import available, get, resolve
 from demur.losses.pairwise import PairwiseLoss
 
-__all__ = [
-    "BENCHMARK",
-    "EXPERIMENTS",
-    "MODERN",
-    "PROTOCOLS",
-    "PUBLISHED_SETTINGS",
-    "SYNTHETIC",
-    "BenchmarkProtocol",
-    "Choice",
-    "Experiment",
-    "Method",
-    "Protocol",
-    "SyntheticProtocol",
-    "chosen_experiments",
-    "parse_settings",
-    "published_benchmark",
-    "quick",
-    "read_settings",
-    "restrict",
-    "with_losses",
-]
 
-
-def _published(default: Any, where: str) -> Any:  # as dataclasses.field itself, which takes the type of the field
-    """Declare a value that the paper prints."""
-    return field(default=default, metadata={"where": where})
-
-
-def _chosen(default: Any, why: str, *, later: bool = False) -> Any:
+def _chosen(default: Any, why: str, *, later: bool = False) -> Any:  # as dataclasses.field itself
     """Declare a value that the paper leaves open, with the reason for ours.
 
     A setting added ``later`` is omitted from specifications if it has its default, so that older records stay valid.
@@ -79,15 +52,6 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A setting that the paper does not report, with our value and the reason for it."""
-
-    setting: str
-    value: str
-    why: str
-
-
-@dataclass(frozen=True)
 class Protocol:
     """How networks are trained, selected and scored; the same for every method.
 
@@ -96,12 +60,13 @@ class Protocol:
     the first in the order of the grid in case of a tie. It alone is scored on the test data, without a refit.
     """
 
-    hidden_units: int = _published(50, "Section 5")
-    epochs: int = _published(150, "Appendix, benchmark data sets")
-    trials: int = _published(10, "Appendix, benchmark data sets")
-    costs: tuple[float, ...] = _published(PAPER_COSTS, "Section 5")
-    weight_decays: tuple[float, ...] = _published((1e-7, 1e-4, 1e-1), "Section 5")
-    validation_fraction: float = _published(0.2, "Appendix, 80-20 split")
+    # The paper prints these values, in Section 5 and in its appendix.
+    hidden_units: int = 50
+    epochs: int = 150
+    trials: int = 10
+    costs: tuple[float, ...] = PAPER_COSTS
+    weight_decays: tuple[float, ...] = (1e-7, 1e-4, 1e-1)
+    validation_fraction: float = 0.2
     batch_size: int = _chosen(
         128, "common for tables of this size: several updates per epoch on 560 rows, few enough on 12,096 to be quick"
     )
@@ -135,22 +100,22 @@ class Protocol:
         0, "determines, with the data set and the number of the trial, its split, initial weights and order of rows"
     )
 
-    def choices(self) -> list[Choice]:
-        """Return the settings that the paper leaves open, with this protocol's values and their reasons."""
-        return [
-            Choice(item.name, str(getattr(self, item.name)), item.metadata["why"])
+    def choices(self) -> dict[str, tuple[str, str]]:
+        """Return the settings that the paper leaves open: for each the value of this protocol, and the reason."""
+        return {
+            item.name: (str(getattr(self, item.name)), item.metadata["why"])
             for item in fields(self)
             if "why" in item.metadata
-        ]
+        }
 
     def spec(self) -> dict[str, int | float | str | list[float] | None]:
         """Return everything that determines the result of one trial: all settings except the number of trials."""
-        values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-        del values["trials"]
-        for item in fields(self):
-            if item.metadata.get("later") and values[item.name] == item.default:
-                del values[item.name]
-        return values
+        left_out = [item.name for item in fields(self) if item.metadata.get("later")]
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+            if name != "trials" and (name not in left_out or value != getattr(type(self), name))
+        }
 
 
 @dataclass(frozen=True)
@@ -170,9 +135,9 @@ class BenchmarkProtocol(Protocol):
 class SyntheticProtocol(Protocol):
     """The protocol on eight Gaussian classes in the plane, whose best possible risk is known."""
 
-    hidden_units: int = _published(3, "Section 5")
-    epochs: int = _published(100, "Appendix, synthetic data sets")
-    trials: int = _published(3, "Appendix, synthetic data sets")
+    hidden_units: int = 3
+    epochs: int = 100
+    trials: int = 3
     learning_rate: float = _chosen(
         3e-2,
         "of 0.001, 0.003, 0.01 and 0.03 the rate of least 0-1-c risk on the validation rows, averaged over methods, "
@@ -232,7 +197,12 @@ class Experiment:
             ...
         demur.errors.InputError: the benchmark experiment has no setting 'speed'; it has hidden_units, epochs, ...
         """
-        return replace(self, protocol=replace(self.protocol, **read_settings(self.name, self.protocol, settings)))
+        known = {item.name: item.default for item in fields(self.protocol)}
+        for name in settings:
+            if name not in known:
+                raise InputError(f"the {self.name} experiment has no setting {name!r}; it has {', '.join(known)}.")
+        values = {name: _read(name, text, known[name]) for name, text in settings.items()}
+        return replace(self, protocol=replace(self.protocol, **values))
 
     def find(self, name: str) -> Method | None:
         """Return the method with this name (in any case) or file.py:Class, or None."""
@@ -249,16 +219,6 @@ class Experiment:
             methods=tuple(method for method in self.methods if not methods or method.name in methods),
             more=tuple(method for method in self.more if not methods or method.name in methods),
         )
-
-
-def read_settings(experiment: str, protocol: Any, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Parse values of a protocol, a dataclass, that are given as text."""
-    known, values = {item.name: item for item in fields(protocol)}, {}
-    for name, text in settings.items():
-        if name not in known:
-            raise InputError(f"the {experiment} experiment has no setting {name!r}; it has {', '.join(known)}.")
-        values[name] = _read(name, text, known[name].default)
-    return values
 
 
 def _read(name: str, text: str, like: Any) -> Any:
@@ -338,9 +298,6 @@ PROTOCOLS = ("ours", "published")
 
 EXPERIMENTS = {"synthetic": SYNTHETIC, "benchmark": BENCHMARK, "modern": MODERN}
 
-OF_THE_PAPER = ("synthetic", "benchmark")
-"""What "all" means."""
-
 
 def quick(experiment: Experiment) -> Experiment:
     """Return a short version of an experiment: every method, and every data set, but fewer of everything else.
@@ -352,11 +309,11 @@ def quick(experiment: Experiment) -> Experiment:
     """
     protocol = experiment.protocol
     if isinstance(protocol, SyntheticProtocol):
-        short: Protocol = replace(protocol, trials=2, epochs=20, n_test=20_000)
-        return replace(experiment, problems=("20", "200", "1000"), protocol=short, quick=True)
+        protocol = replace(protocol, trials=2, epochs=20, n_test=20_000)
+        return replace(experiment, problems=("20", "200", "1000"), protocol=protocol, quick=True)
     assert isinstance(protocol, BenchmarkProtocol)
-    short = replace(protocol, trials=2, epochs=10, max_train_rows=4_000, max_test_rows=10_000)
-    return replace(experiment, protocol=short, quick=True)
+    protocol = replace(protocol, trials=2, epochs=10, max_train_rows=4_000, max_test_rows=10_000)
+    return replace(experiment, protocol=protocol, quick=True)
 
 
 def published_benchmark() -> Experiment:
@@ -395,12 +352,11 @@ def chosen_experiments(
     """
     if which not in (*EXPERIMENTS, "all"):
         raise InputError(f"unknown experiment {which!r}; there are {', '.join(EXPERIMENTS)} and all.")
-    names = OF_THE_PAPER if which == "all" else (which,)
     if protocol not in PROTOCOLS:
         raise InputError(f"unknown protocol {protocol!r}; there are {' and '.join(PROTOCOLS)}.")
-    chosen = [EXPERIMENTS[name] for name in names]
+    chosen = [SYNTHETIC, BENCHMARK] if which == "all" else [EXPERIMENTS[which]]
     if protocol == "published":
-        if "benchmark" not in names:
+        if BENCHMARK not in chosen:
             raise InputError(f"the published protocol is one of the benchmark, not of {which!r}.")
         chosen = [published_benchmark()]
     if short:
@@ -430,13 +386,9 @@ def with_losses(experiments: Sequence[Experiment], names: Sequence[str]) -> list
     >>> with_losses([SYNTHETIC], ["bep"])[0].more
     (Method(name='bep', loss='bep', betas=()),)
     """
-    extended = list(experiments)
-    for name in dict.fromkeys(names):
-        if any(one.find(name) for one in experiments):
-            continue
-        method = _method_of(name, experiments)
-        extended = [replace(one, more=(*one.more, method)) for one in extended]
-    return extended
+    new = [name for name in dict.fromkeys(names) if not any(one.find(name) for one in experiments)]
+    methods = [_method_of(name, experiments) for name in new]
+    return [replace(one, more=(*one.more, *methods)) for one in experiments]
 
 
 def _method_of(name: str, experiments: Sequence[Experiment]) -> Method:
@@ -474,11 +426,12 @@ def restrict(experiments: Sequence[Experiment], problems: Sequence[str], methods
     for name in problems:
         if name not in known:
             raise InputError(f"unknown problem {name!r}; there are {', '.join(known)}.")
-    kept = []
-    for one in experiments:
-        found = [method.name for name in methods if (method := one.find(name)) is not None]
-        if not methods or found:
-            kept.append(one.only(problems=tuple(problems), methods=tuple(found)))
+    found = [tuple(method.name for name in methods if (method := one.find(name))) for one in experiments]
+    kept = [
+        one.only(problems=tuple(problems), methods=own)
+        for one, own in zip(experiments, found, strict=True)
+        if own or not methods
+    ]
     return [one for one in kept if one.problems]
 
 

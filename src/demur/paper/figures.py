@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from math import nan
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from demur.array_types import ByName
 from demur.datasets import BayesSummary
 from demur.errors import MissingExtraError
@@ -13,8 +15,6 @@ from demur.paper.trial_means import Results
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["benchmark_figure", "check_matplotlib", "draw_figures", "render", "synthetic_figure"]
 
 FIGURE_2 = (("satimage", "yeast", "letter"), ("APC+log", "MPC+log", "OVA+log", "CE", "OVA+hin"))
 """Data sets and methods of the paper's Figure 2."""
@@ -109,8 +109,9 @@ def benchmark_figure(results: Results, problems: Sequence[str], methods: Sequenc
             x, y, error = zip(*points, strict=True)
             style = _style(method)
             panel.plot(x, y, label=method, markersize=4, **style)
-            low, high = [a - b for a, b in zip(y, error, strict=True)], [a + b for a, b in zip(y, error, strict=True)]
-            panel.fill_between(x, low, high, color=style.get("color"), alpha=0.15, linewidth=0)
+            panel.fill_between(
+                x, np.subtract(y, error), np.add(y, error), color=style.get("color"), alpha=0.15, linewidth=0
+            )
         panel.set(xlabel="rejection cost c", title=problem)
         note = results.notes.get(problem)
         if note:

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from scipy.stats import rankdata
@@ -11,9 +12,9 @@ from scipy.stats import rankdata
 from demur.datasets import BayesSummary
 from demur.datasets.uci import SOURCES
 from demur.errors import InputError
-from demur.losses import Loss, get
+from demur.losses import get
 from demur.paper.claims import BENCHMARK_CLAIMS, SYNTHETIC_CLAIMS, Finding, Judged, Known, judge, list_of
-from demur.paper.experiments import Choice, Experiment, SyntheticProtocol, published_benchmark
+from demur.paper.experiments import Experiment, SyntheticProtocol, published_benchmark
 from demur.paper.figures import check_matplotlib, draw_figures
 from demur.paper.population import PopulationErrors, population_errors
 from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, identify, training_rows
@@ -22,16 +23,6 @@ from demur.paper.trial_jobs import matching
 from demur.paper.trial_means import METRICS, TEST, Numbers, Published, Results, Value, agreement, collect
 from demur.theory import check_calibration
 from demur.whole_file import write_whole
-
-__all__ = [
-    "Outcome",
-    "best_counts",
-    "full_table",
-    "markdown_table",
-    "rejection_table",
-    "results_csv",
-    "write_outputs",
-]
 
 BAYES = "Bayes"
 """Name of the Bayes-optimal rule in tables."""
@@ -73,24 +64,21 @@ def results_csv(
         The Bayes-optimal rule by cost, added as one more method.
     """
     methods, numbers = results.all_methods, results.numbers(results.all_methods)
-    for cost, best in (bayes or {}).items():
-        for problem in results.problems:
-            exact = (best.risk.value, best.accepted_accuracy.value, best.rejection_rate.value)
-            for metric, value in zip(METRICS, exact, strict=True):
-                numbers.values[metric, problem, cost, BAYES] = Value(value, 0.0, 1)
+    for (cost, best), problem in product((bayes or {}).items(), results.problems):
+        exact = (best.risk, best.accepted_accuracy, best.rejection_rate)
+        for metric, found in zip(METRICS, exact, strict=True):
+            numbers.values[metric, problem, cost, BAYES] = Value(found.value, 0.0, 1)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for metric in METRICS:
-        for problem in results.problems:
-            for cost in results.experiment.protocol.costs:
-                for method in [*methods, BAYES] if bayes else methods:
-                    ours = numbers.get(metric, problem, cost, method)
-                    if ours is not None:
-                        paper = published.get(metric, problem, cost, method) or Value(None, None, 0)
-                        figures = [(ours.mean, 6), (ours.std, 6), (paper.mean, 4), (paper.std, 4)]
-                        texts = ["" if number is None else f"{number:.{digits}f}" for number, digits in figures]
-                        writer.writerow([metric, dataset.format(problem), f"{cost:g}", method, *texts])
+    costs = results.experiment.protocol.costs
+    for where in product(METRICS, results.problems, costs, [*methods, BAYES]):
+        if (ours := numbers.get(*where)) is not None:
+            paper = published.get(*where) or Value(None, None, 0)
+            figures = [(ours.mean, 6), (ours.std, 6), (paper.mean, 4), (paper.std, 4)]
+            texts = ["" if number is None else f"{number:.{digits}f}" for number, digits in figures]
+            metric, problem, cost, method = where
+            writer.writerow([metric, dataset.format(problem), f"{cost:g}", method, *texts])
     return text.getvalue()
 
 
@@ -106,12 +94,9 @@ def full_table(metric: str, results: Results, methods: Sequence[str], published:
         note = results.notes.get(problem, "")
         name = f"{problem}<br>({note})" if note else problem
         for cost in results.experiment.protocol.costs:
-            bold = numbers.bold.get((problem, cost), set())
-            cells = []
-            for method in methods:
-                where = (metric, problem, cost, method)
-                mean, rest = _cell(numbers.get(*where), published.get(*where))
-                cells.append(f"**{mean}**{rest}" if method in bold else f"{mean}{rest}")
+            bold = numbers.bold[problem, cost]
+            where = [(metric, problem, cost, method) for method in methods]
+            cells = [_cell(numbers.get(*one), published.get(*one), bold=one[-1] in bold) for one in where]
             rows.append([name, f"{cost:g}", *cells])
             name = ""
     return markdown_table(["data set", "c", *methods], rows)
@@ -121,35 +106,27 @@ def rejection_table(results: Results, published: Numbers, bayes: dict[float, Bay
     """Return the rejected share in percent at the largest training size, beside the Bayes-optimal one: Table 2."""
     rows = []
     for cost, best in bayes.items():
-        cells = []
-        for method in results.methods:
-            where = ("rejection_ratio", results.problems[-1], cost, method)
-            paper = published.get(*where)
-            cells.append(
-                _percent(results.paper_numbers.get(*where)) + (f"<br>paper {_percent(paper)}" if paper else "")
-            )
+        where = [("rejection_ratio", results.problems[-1], cost, method) for method in results.methods]
+        pairs = [(_percent(results.paper_numbers.get(*one)), published.get(*one)) for one in where]
+        cells = [f"{ours}<br>paper {_percent(paper)}" if paper else ours for ours, paper in pairs]
         rows.append([f"{cost:g}", *cells, f"{100 * best.rejection_rate.value:.1f}"])
     return markdown_table(["c", *results.methods, f"{BAYES}-optimal"], rows)
 
 
-def _cell(ours: Value | None, paper: Value | None) -> tuple[str, str]:
-    """Return our mean, and the rest of the cell."""
+def _cell(ours: Value | None, paper: Value | None, *, bold: bool) -> str:
     if ours is None:
-        return "?", ""
+        return "?"
     mean = "-" if ours.mean is None else f"{ours.mean:.3f}"
-    rest = "" if ours.std is None else f" ({ours.std:.4f})"
-    if paper is None:
-        return mean, rest
-    if paper.mean is None:
-        return mean, f"{rest}<br>paper -"
+    mean = f"**{mean}**" if bold else mean
+    mean += "" if ours.std is None else f" ({ours.std:.4f})"
+    if paper is None or paper.mean is None:
+        return mean if paper is None else f"{mean}<br>paper -"
     difference = "" if ours.mean is None else f", {ours.mean - paper.mean:+.3f}"
-    return mean, f"{rest}<br>paper {paper.mean:.3f} ({paper.std or 0:.4f}){difference}"
+    return f"{mean}<br>paper {paper.mean:.3f} ({paper.std or 0:.4f}){difference}"
 
 
 def _percent(value: Value | None) -> str:
-    if value is None or value.mean is None:
-        return "?"
-    return f"{100 * value.mean:.1f} ({100 * (value.std or 0):.1f})"
+    return "?" if value is None or value.mean is None else f"{100 * value.mean:.1f} ({100 * (value.std or 0):.1f})"
 
 
 @dataclass(frozen=True)
@@ -232,22 +209,20 @@ def write_outputs(
     """
     check_matplotlib()
     outcome = _gather(out, experiments, published, place)
-    benchmark, synthetic, modern = outcome.benchmark, outcome.synthetic, outcome.modern
-    files: dict[str, str | bytes] = {}
-    if benchmark is not None or synthetic is not None:
+    benchmark, synthetic, bayes = outcome.benchmark, outcome.synthetic, outcome.known.bayes
+    files: dict[str, str | bytes] = {**draw_figures(synthetic, benchmark, bayes)}
+    if outcome.modern is not None:
+        files["README.md"] = _modern_page(outcome.modern, outcome.warning())
+        files["modern.csv"] = results_csv(outcome.modern, Numbers())
+    else:
         files |= {"README.md": _page(outcome), "tables.md": _tables_page(outcome)}
-    if modern is not None:
-        files["README.md"] = _modern_page(modern, outcome.warning())
-        files["modern.csv"] = results_csv(modern, Numbers())
     if benchmark is not None:
         files["benchmark.csv"] = results_csv(benchmark, outcome.published.benchmark)
     if synthetic is not None:
         files["synthetic.csv"] = results_csv(
-            synthetic, outcome.published.synthetic, dataset="synthetic-{}", bayes=outcome.known.bayes
+            synthetic, outcome.published.synthetic, dataset="synthetic-{}", bayes=bayes
         )
-    files |= draw_figures(synthetic, benchmark, outcome.known.bayes)
     for name, content in files.items():
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(out / name, content, overwrite=True)
     return outcome
 
@@ -268,9 +243,8 @@ def _gather(out: Path, experiments: Sequence[Experiment], published: Published, 
     if synthetic is not None:
         protocol = synthetic.experiment.protocol
         assert isinstance(protocol, SyntheticProtocol)
-        gaussians = gaussians_of(protocol)
-        bayes = {cost: gaussians.bayes_summary(cost) for cost in protocol.costs}
-        known = Known(bayes, population_errors(synthetic.experiment))
+        summary = gaussians_of(protocol).bayes_summary
+        known = Known({cost: summary(cost) for cost in protocol.costs}, population_errors(synthetic.experiment))
         claims += judge(SYNTHETIC_CLAIMS, synthetic, published.synthetic, known)
     if benchmark is not None:
         stand_ins = [problem for problem, note in benchmark.notes.items() if note == STAND_IN_NOTE]
@@ -330,22 +304,18 @@ Versions: {versions}."""
 
 def _page(outcome: Outcome) -> str:
     """Return README.md."""
-    sections = [TITLE, outcome.warning(), _summary(outcome), _claims(outcome.claims)]
-    if outcome.synthetic is not None:
-        sections.append(_synthetic_section(outcome, outcome.synthetic))
-    if outcome.benchmark is not None:
-        sections.append(_benchmark_section(outcome, outcome.benchmark))
-    return _joined([*sections, _choices(outcome), _provenance(outcome)])
+    synthetic = _synthetic_section(outcome, outcome.synthetic) if outcome.synthetic else ""
+    benchmark = _benchmark_section(outcome, outcome.benchmark) if outcome.benchmark else ""
+    head = (TITLE, outcome.warning(), _summary(outcome), _claims(outcome.claims))
+    return _joined([*head, synthetic, benchmark, _choices(outcome), _provenance(outcome)])
 
 
 def _summary(outcome: Outcome) -> str:
     lines = ["## In short", ""]
     part, published = outcome.benchmark, outcome.published.benchmark
     if part is not None and published.values:
-        ce = agreement(part.paper_numbers, published, part.problems, ["CE"])
-        others = agreement(
-            part.paper_numbers, published, part.problems, [name for name in part.methods if name != "CE"]
-        )
+        names = ["CE"], [name for name in part.methods if name != "CE"]
+        ce, others = (agreement(part.paper_numbers, published, part.problems, some) for some in names)
         n = others.of["zoc_risk"]
         lines += [
             f"- **Cross-entropy**: our mean 0-1-c risk is at or below the published one in {ce.at_or_below} of "
@@ -375,24 +345,24 @@ def _verdict(finding: Finding) -> str:
 
 
 def _choices(outcome: Outcome) -> str:
-    settings: dict[str, list[tuple[str, Choice]]] = {}
+    settings: dict[str, dict[str, tuple[str, str]]] = {}
     for part in outcome.parts:
-        for choice in part.experiment.protocol.choices():
-            settings.setdefault(choice.setting, []).append((part.experiment.name, choice))
+        for setting, choice in part.experiment.protocol.choices().items():
+            settings.setdefault(setting, {})[part.experiment.name] = choice
     rows = []
     for setting, found in settings.items():
-        if len({choice.value for _, choice in found}) == 1:
-            rows.append([setting, found[0][1].value, found[0][1].why])
+        if len({value for value, _ in found.values()}) == 1:
+            rows.append([setting, *next(iter(found.values()))])
         else:
-            rows += [[f"{setting} ({name})", choice.value, choice.why] for name, choice in found]
+            rows += [[f"{setting} ({name})", *choice] for name, choice in found.items()]
     table = markdown_table(["setting", "value", "reason"], rows)
     return f"## What the paper leaves open\n\nChosen once, for all methods; `--set NAME=VALUE` changes it.\n\n{table}"
 
 
 def _provenance(outcome: Outcome) -> str:
-    which, out = ("all", "results/paper")
+    which, out = "all", "results/paper"
     if outcome.nearest:
-        which, out = ("benchmark --protocol published", "results/published")
+        which, out = "benchmark --protocol published", "results/published"
     runs = {part.experiment.name: trace(part.records) for part in outcome.parts}
     rows = [
         [
@@ -479,57 +449,49 @@ def _synthetic_section(outcome: Outcome, part: Results) -> str:
 def _population_table(population: dict[tuple[str, float], PopulationErrors], part: Results) -> str:
     """Return false accepts / false rejects by cost and method, of the population minimisers and of the networks."""
     methods = list(dict.fromkeys(method for method, _ in population))
-    rows = []
-    for cost in part.experiment.protocol.costs:
-        cells = []
+    rows = [[f"{cost:g}"] for cost in part.experiment.protocol.costs]
+    for row, cost in zip(rows, part.experiment.protocol.costs, strict=True):
         for method in methods:
             scores = part.scores.get((part.problems[-1], cost, method), [])
             n = sum(score.n for score in scores)
             errors = [sum(getattr(score, name) or 0 for score in scores) for name in ("false_accepts", "false_rejects")]
             trained = f"<br>networks {' / '.join(f'{100 * count / n:.1f}' for count in errors)}" if n else ""
-            cells.append(f"{population[method, cost]}{trained}")
-        rows.append([f"{cost:g}", *cells])
+            row.append(f"{population[method, cost]}{trained}")
     return markdown_table(["c", *methods], rows)
 
 
 def _benchmark_section(outcome: Outcome, part: Results) -> str:
     """Return Figures 2 and 4, the table of risks, and the comparison with the published figures."""
     published = outcome.published.benchmark
-    sections = [BENCHMARK.format(test=TEST, table=full_table("zoc_risk", part, part.methods, published))]
-    if published.values:
-        ours, problems = part.paper_numbers, part.problems
-        groups = {problem: agreement(ours, published, [problem]) for problem in problems}
-        groups |= {method: agreement(ours, published, problems, [method]) for method in part.methods}
-        groups["**all**"] = agreement(ours, published, problems)
-        rows = [
-            [
-                *(name, f"{found.at_or_below} of {found.of['zoc_risk']}"),
-                *(f"{found.within[metric]} of {found.of[metric]}" for metric in METRICS),
-            ]
-            for name, found in groups.items()
-        ]
-        headings = ["", "at or below", "0-1-c risk", "accuracy on the accepted", "rejected share"]
-        above = list_of(groups["**all**"].above) or "none"
-        sections.append(AGREEMENT.format(table=markdown_table(headings, rows), above=above))
-    return "\n\n".join(sections)
-
-
-def _more(part: Results) -> list[str]:
-    return ["CE", *part.all_methods[len(part.methods) :]]
+    section = BENCHMARK.format(test=TEST, table=full_table("zoc_risk", part, part.methods, published))
+    if not published.values:
+        return section
+    ours, problems = part.paper_numbers, part.problems
+    groups = {problem: agreement(ours, published, [problem]) for problem in problems}
+    groups |= {method: agreement(ours, published, problems, [method]) for method in part.methods}
+    groups["**all**"] = found = agreement(ours, published, problems)
+    above = list_of(found.above) or "none"
+    rows = [
+        [name, f"{found.at_or_below} of {found.of['zoc_risk']}"]
+        + [f"{found.within[metric]} of {found.of[metric]}" for metric in METRICS]
+        for name, found in groups.items()
+    ]
+    headings = ["", "at or below", "0-1-c risk", "accuracy on the accepted", "rejected share"]
+    return f"{section}\n\n{AGREEMENT.format(table=markdown_table(headings, rows), above=above)}"
 
 
 def _tables_page(outcome: Outcome) -> str:
     """Return tables.md: the three tables of the paper's appendix, and those of the further losses."""
     sections = ["# All tables", outcome.warning()]
     part = outcome.benchmark
-    for number, (metric, title) in enumerate(TITLES.items() if part is not None else (), start=6):
+    for number, (metric, title) in enumerate(TITLES.items() if part else (), start=6):
         assert part is not None
-        for heading, methods, published in (
-            (f"Table {number}", part.methods, outcome.published.benchmark),
-            ("More losses", _more(part), Numbers()),
-        ):
-            table = full_table(metric, part, methods, published)
-            sections.append(f"## {heading}: {title}\n\n{_explanation(metric)}\n\n{table}")
+        tables = {
+            f"Table {number}": full_table(metric, part, part.methods, outcome.published.benchmark),
+            "More losses": full_table(metric, part, ["CE", *part.all_methods[len(part.methods) :]]),
+        }
+        note = NO_ANSWER if metric == "accepted_accuracy" else ""
+        sections += [f"## {heading}: {title}\n\n{MEANS}{note}\n\n{table}" for heading, table in tables.items()]
     part = outcome.synthetic
     if part is not None:
         table = full_table("zoc_risk", part, part.methods)
@@ -537,14 +499,12 @@ def _tables_page(outcome: Outcome) -> str:
     return _joined(sections)
 
 
-def _explanation(metric: str) -> str:
-    text = "Mean (standard deviation) over trials; bold: lowest 0-1-c risk, or equivalent to it."
-    if metric == "accepted_accuracy":
-        text += (
-            ' "-": every trial rejected everything. A trial that did has no accuracy and is left out of the mean; '
-            'the paper prints "-" as soon as there is one.'
-        )
-    return text
+MEANS = "Mean (standard deviation) over trials; bold: lowest 0-1-c risk, or equivalent to it."
+
+NO_ANSWER = (
+    ' "-": every trial rejected everything. A trial that did has no accuracy and is left out of the mean; '
+    'the paper prints "-" as soon as there is one.'
+)
 
 
 HEAD = """\
@@ -593,7 +553,10 @@ def _modern_page(results: Results, warning: str) -> str:
     for method, counts in best_counts(results):
         loss = get(method)
         trainings = "one per cost" if loss.trained_for_cost else "one for all costs"
-        verdict = _calibration_verdict(loss, check=not results.experiment.quick)
+        verdict = "calibrated" if loss.calibrated_for(3) else "not calibrated"
+        if not results.experiment.quick:
+            report = check_calibration(loss, 3, 0.2)
+            verdict = f"{report.verdict}: {report.evidence}"
         risks = []
         for problem in results.problems:
             means = [numbers.mean("zoc_risk", problem, cost, method) for cost in costs]
@@ -602,13 +565,6 @@ def _modern_page(results: Results, warning: str) -> str:
         rows.append([method, loss.family, verdict, trainings, counts, f"{ranks[method]:.1f}", *risks])
     headings = ["loss", "family", "verdict", "trainings", "best or equivalent", "mean rank", *results.problems]
     return _joined([head, warning, markdown_table(headings, rows)])
-
-
-def _calibration_verdict(loss: Loss, *, check: bool) -> str:
-    if not check:
-        return "calibrated" if loss.calibrated_for(3) else "not calibrated"
-    report = check_calibration(loss, 3, 0.2)
-    return f"{report.verdict}: {report.evidence}"
 
 
 def _mean_ranks(numbers: Numbers) -> dict[str, float]:

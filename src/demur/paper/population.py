@@ -6,15 +6,14 @@ count. The rejector of the minimiser is positive iff the slope of the risk in r,
 scores, is negative (Theorem 4).
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from demur.array_types import Floats, Mask
 from demur.losses import resolve
 from demur.losses.pairwise import BetaSide, PairwiseLoss
 from demur.paper.experiments import Experiment, SyntheticProtocol
@@ -23,14 +22,11 @@ from demur.theory import pointwise_risk
 from demur.theory.examined_loss import ExaminedLoss
 from demur.theory.theorem_four import rejector_slope
 
-__all__ = ["MOST_POINTS", "PopulationErrors", "population_errors", "rejected_by_minimiser"]
-
 MOST_POINTS = 60_000
 """Largest number of test points."""
 
 
-@dataclass(frozen=True)
-class PopulationErrors:
+class PopulationErrors(NamedTuple):
     """Disagreements of population minimisers with the Bayes-optimal decisions.
 
     Parameters
@@ -46,11 +42,6 @@ class PopulationErrors:
     n: int
     false_accepts: int
     false_rejects: int
-
-    @classmethod
-    def sum(cls, errors: "Iterable[PopulationErrors]") -> "PopulationErrors":
-        """Return the total over several costs."""
-        return cls(*np.sum([(one.n, one.false_accepts, one.false_rejects) for one in errors], axis=0).tolist())
 
     def __str__(self) -> str:
         return f"{_share(self.false_accepts, self.n)} / {_share(self.false_rejects, self.n)}"
@@ -80,17 +71,17 @@ def population_errors(experiment: Experiment) -> dict[tuple[str, float], Populat
     gaussians = gaussians_of(protocol)
     X, _ = gaussians.sample(n=protocol.n_test, seed=seed_for(protocol.seed, "synthetic", "test"))
     eta = gaussians.posterior(X[:MOST_POINTS])
-    slopes: dict[PairwiseLoss, NDArray[np.float64]] = {}
+    slopes: dict[PairwiseLoss, Floats] = {}
     errors = {}
     for method in experiment.methods:
         loss = resolve(method.loss)
         if not isinstance(loss, PairwiseLoss) or len(method.betas) != 1:
             continue
         if loss not in slopes:
-            slopes[loss] = _slopes(loss, eta)
+            slopes[loss] = slopes_at_zero(loss, eta)
         for cost in protocol.costs:
             beta = cast(BetaSide, method.betas[0])
-            reject = _rejects(replace(loss, beta=beta), slopes[loss], eta.shape[1], cost)
+            reject = rejects(replace(loss, beta=beta), slopes[loss], eta.shape[1], cost)
             best = eta.max(axis=1) <= 1 - cost
             errors[method.name, cost] = PopulationErrors(
                 len(eta), int((~reject & best).sum()), int((reject & ~best).sum())
@@ -98,24 +89,8 @@ def population_errors(experiment: Experiment) -> dict[tuple[str, float], Populat
     return errors
 
 
-def rejected_by_minimiser(loss: PairwiseLoss, eta: NDArray[np.float64], cost: float) -> NDArray[np.bool_]:
-    """Return for each eta (n, n_classes) whether the minimiser of the pointwise risk rejects.
-
-    Examples
-    --------
-    With two classes these losses are calibrated; with three the minimiser of this one rejects too much:
-
-    >>> from demur.losses import get
-    >>> rejected_by_minimiser(get("apc+log"), np.array([[0.81, 0.19], [0.79, 0.21]]), 0.2)
-    array([False,  True])
-    >>> rejected_by_minimiser(get("apc+log"), np.array([[0.82, 0.09, 0.09]]), 0.2)
-    array([ True])
-    """
-    return _rejects(loss, _slopes(loss, eta), eta.shape[1], cost)
-
-
-def _slopes(loss: PairwiseLoss, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the part of the slope that depends on neither the cost nor beta."""
+def slopes_at_zero(loss: PairwiseLoss, eta: Floats) -> Floats:
+    """Return the part of the risk's slope in r at r = 0 that depends on neither the cost nor beta."""
     unit, rejecting = replace(loss, beta=1.0), _slope_of_rejecting(loss)
     parts = []
     for rows in torch.split(torch.from_numpy(np.ascontiguousarray(eta)), 5_000):
@@ -124,8 +99,7 @@ def _slopes(loss: PairwiseLoss, eta: NDArray[np.float64]) -> NDArray[np.float64]
             subject = ExaminedLoss.untried(unit, rows.shape[1], 0.5, symmetric=True)
             slope, _ = rejector_slope(subject, rows)
         parts.append(slope)
-    answering: NDArray[np.float64] = torch.cat(parts).numpy() - 0.5 * rejecting
-    return answering
+    return torch.cat(parts).numpy() - 0.5 * rejecting
 
 
 def _slope_at_likely_scores(loss: PairwiseLoss, eta: Tensor) -> Tensor | None:
@@ -148,7 +122,17 @@ def _slope_of_rejecting(loss: PairwiseLoss) -> float:
     return float(slope)
 
 
-def _rejects(loss: PairwiseLoss, answering: NDArray[np.float64], n_classes: int, cost: float) -> NDArray[np.bool_]:
+def rejects(loss: PairwiseLoss, answering: Floats, n_classes: int, cost: float) -> Mask:
+    """Return where the minimiser rejects, given what :func:`slopes_at_zero` returns.
+
+    Examples
+    --------
+    With two classes these losses are calibrated; with three the minimiser of this one rejects too much:
+
+    >>> from demur.losses import get
+    >>> loss, two, three = get("apc+log"), np.array([[0.81, 0.19], [0.79, 0.21]]), np.array([[0.82, 0.09, 0.09]])
+    >>> rejects(loss, slopes_at_zero(loss, two), 2, 0.2), rejects(loss, slopes_at_zero(loss, three), 3, 0.2)
+    (array([False,  True]), array([ True]))
+    """
     beta = float(loss.beta_value(n_classes, cost))
-    rejects: NDArray[np.bool_] = answering + cost * beta * _slope_of_rejecting(loss) >= 0
-    return rejects
+    return answering + cost * beta * _slope_of_rejecting(loss) >= 0

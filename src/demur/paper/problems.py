@@ -2,34 +2,18 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from demur.array_types import Floats, Ints
 from demur.datasets import GaussianClasses, load, make_gaussian_classes, paper_gaussians
 from demur.datasets.uci import SOURCES, fingerprint, is_local
 from demur.errors import InputError
 from demur.paper.experiments import BenchmarkProtocol, Protocol, SyntheticProtocol
-
-__all__ = [
-    "STAND_IN_NOTE",
-    "DataIdentity",
-    "DataPlace",
-    "Problem",
-    "ensure",
-    "gaussians_of",
-    "identify",
-    "is_divided",
-    "prepare",
-    "scaling_of",
-    "seed_for",
-    "training_rows",
-    "validation_share",
-]
 
 STAND_IN_NOTE = "synthetic stand-in of the same shape, not the real data"
 
@@ -54,16 +38,14 @@ class DataPlace:
         return self.stand_ins and not is_local(name, self.folder)
 
 
-@dataclass(frozen=True)
-class DataIdentity:
+class DataIdentity(NamedTuple):
     """Hash of some data, and a caveat about figures measured on them."""
 
     sha256: str
     note: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Problem:
+class Problem(NamedTuple):
     """Training and test data as tensors, features scaled.
 
     Parameters
@@ -83,12 +65,6 @@ class Problem:
     X_test: Tensor
     y_test: Tensor
     best_confidence: Tensor | None = None
-
-    def to(self, device: torch.device) -> "Problem":
-        """Return the problem with all its tensors on a device."""
-        confidence = None if self.best_confidence is None else self.best_confidence.to(device)
-        X, y, X_test, y_test = (part.to(device) for part in (self.X, self.y, self.X_test, self.y_test))
-        return replace(self, X=X, y=y, X_test=X_test, y_test=y_test, best_confidence=confidence)
 
 
 def identify(name: str, protocol: Protocol, place: DataPlace) -> DataIdentity:
@@ -129,24 +105,25 @@ def prepare(name: str, protocol: Protocol, place: DataPlace, device: torch.devic
     """Load or draw data, scale the features by statistics of the training rows, and move them to a device."""
     confidence = None
     if isinstance(protocol, SyntheticProtocol):
-        (X, y), (X_test, y_test), confidence = _draw(int(name), protocol)
-        n_classes = len(gaussians_of(protocol).means)
+        gaussians = gaussians_of(protocol)
+        n_classes = len(gaussians.means)
+        X, y = gaussians.sample(n_per_class=int(name), seed=seed_for(protocol.seed, "synthetic", name))
+        X_test, y_test = gaussians.sample(n=protocol.n_test, seed=seed_for(protocol.seed, "synthetic", "test"))
+        confidence = torch.as_tensor(gaussians.posterior(X_test).max(axis=1), device=device)
     else:
         assert isinstance(protocol, BenchmarkProtocol)
-        train, test = _stand_in(name) if place.stands_in(name) else _real(name, protocol, place)
+        if place.stands_in(name):
+            train, test = _stand_in(name)
+        else:
+            data = load(name, place.folder, split_seed=protocol.split_seed)
+            train, test = (data.X_train, data.y_train), (data.X_test, data.y_test)
         n_classes = SOURCES[name].n_classes
         X, y = _some_rows(train, protocol.max_train_rows, seed_for(protocol.seed, name, "train rows"))
         X_test, y_test = _some_rows(test, protocol.max_test_rows, seed_for(protocol.seed, name, "test rows"))
     shift, scale = _scaling(name, X, protocol.scaling)
-    return Problem(
-        name,
-        n_classes,
-        torch.as_tensor((X - shift) / scale, dtype=torch.float32),
-        torch.as_tensor(y),
-        torch.as_tensor((X_test - shift) / scale, dtype=torch.float32),
-        torch.as_tensor(y_test),
-        None if confidence is None else torch.as_tensor(confidence),
-    ).to(device)
+    own, tested = (torch.as_tensor((rows - shift) / scale, dtype=torch.float32, device=device) for rows in (X, X_test))
+    labels, tested_labels = (torch.as_tensor(classes, device=device) for classes in (y, y_test))
+    return Problem(name, n_classes, own, labels, tested, tested_labels, confidence)
 
 
 def training_rows(name: str, protocol: Protocol) -> int:
@@ -171,21 +148,8 @@ def gaussians_of(protocol: SyntheticProtocol) -> GaussianClasses:
     return make_gaussian_classes(8, 2, seed=protocol.gaussian_seed)
 
 
-Rows: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int64]]
+Rows: TypeAlias = tuple[Floats, Ints]
 """Features and classes."""
-
-
-def _draw(size: int, protocol: SyntheticProtocol) -> tuple[Rows, Rows, NDArray[np.float64]]:
-    """Draw training and test rows, and compute the largest class probability of each test row."""
-    gaussians = gaussians_of(protocol)
-    X, y = gaussians.sample(n_per_class=size, seed=seed_for(protocol.seed, "synthetic", size))
-    X_test, y_test = gaussians.sample(n=protocol.n_test, seed=seed_for(protocol.seed, "synthetic", "test"))
-    return (X, y), (X_test, y_test), gaussians.posterior(X_test).max(axis=1)
-
-
-def _real(name: str, protocol: BenchmarkProtocol, place: DataPlace) -> tuple[Rows, Rows]:
-    data = load(name, place.folder, split_seed=protocol.split_seed)
-    return (data.X_train, data.y_train), (data.X_test, data.y_test)
 
 
 def _stand_in(name: str) -> tuple[Rows, Rows]:
@@ -242,20 +206,19 @@ def validation_share(name: str, protocol: Protocol) -> float:
     return 0.3 if is_divided(name, protocol) else protocol.validation_fraction
 
 
-def _scaling(name: str, X: NDArray[np.float64], scaling: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _scaling(name: str, X: Floats, scaling: str) -> tuple[Floats, Floats]:
     """Return the shift and the scale of each feature; a constant feature becomes 0."""
-    scaling = scaling_of(name, scaling)
-    if scaling == "none":
-        return np.zeros(X.shape[1]), np.ones(X.shape[1])
     low, high = X.min(axis=0), X.max(axis=0)
-    if scaling == "range":
-        shift, scale = (low + high) / 2, (high - low) / 2
-    elif scaling == "unit":
-        shift, scale = low, high - low
-    elif scaling == "standard":
-        shift, scale = X.mean(axis=0), X.std(axis=0)
-    else:
+    kinds = {
+        "none": (np.zeros_like(low), np.ones_like(low)),
+        "range": ((low + high) / 2, (high - low) / 2),
+        "unit": (low, high - low),
+        "standard": (X.mean(axis=0), X.std(axis=0)),
+    }
+    scaling = scaling_of(name, scaling)
+    if scaling not in kinds:
         raise InputError(f"scaling must be 'standard', 'range', 'unit', 'source' or 'none', got {scaling!r}.")
+    shift, scale = kinds[scaling]
     return shift, np.where(scale > 0, scale, 1.0)
 
 

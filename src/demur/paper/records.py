@@ -4,74 +4,20 @@ import hashlib
 import json
 import os
 import platform
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NotRequired, TypeAlias, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from demur import __version__
-from demur.array_types import ByName
+from demur.array_types import ByName, FilePath
 from demur.errors import InputError, UserError
 from demur.workers import n_cores
-
-__all__ = [
-    "Environment",
-    "MethodSpec",
-    "Provenance",
-    "Record",
-    "Score",
-    "Setting",
-    "Spec",
-    "Store",
-    "StoreError",
-    "append_line",
-    "describe_environment",
-    "read_lines",
-    "trace",
-]
-
-Setting: TypeAlias = int | float | str | list[float] | None
-"""A value of a protocol in JSON."""
-
-
-class MethodSpec(TypedDict):
-    """A method in a specification."""
-
-    name: str
-    loss: str
-    betas: list[str]
-
-
-class Spec(TypedDict):
-    """Everything that determines the result of each trial of a job."""
-
-    format: int
-    experiment: str
-    problem: str
-    method: MethodSpec
-    thresholds: list[float]
-    protocol: dict[str, Setting]
-    data: NotRequired[str]
-    """Hash of the data."""
-    source: NotRequired[str]
-    """Hash of the file that defines the loss, if it is a user's own."""
-
-
-class Environment(TypedDict):
-    """Versions, device and machine."""
-
-    demur: str
-    python: str
-    torch: str
-    numpy: str
-    device: str
-    device_type: str
-    cores: int
-    system: str
 
 
 @dataclass(frozen=True)
@@ -149,7 +95,7 @@ class Record:
         Versions, device, machine.
     """
 
-    spec: Spec
+    spec: ByName
     trials: tuple[int, ...]
     note: str
     scores: tuple[Score, ...]
@@ -157,7 +103,7 @@ class Record:
     failed: int
     seconds_training: float
     seconds_other: float
-    environment: Environment
+    environment: ByName
 
     def to_json(self) -> ByName:
         """Return the record as a dictionary, with a checksum of the rest."""
@@ -239,7 +185,7 @@ class Store:
     0
     """
 
-    def __init__(self, out: str | os.PathLike[str], experiment: str) -> None:
+    def __init__(self, out: FilePath, experiment: str) -> None:
         self.path = Path(out) / "records" / f"{experiment}.jsonl"
         self.damaged: dict[str, str] = {}
         """Reasons why lines could not be read, by place."""
@@ -280,7 +226,7 @@ class Store:
         yield from sorted(found, key=lambda one: (one.spec["problem"], one.spec["method"]["name"], one.trials))
 
 
-def describe_environment(device: torch.device) -> Environment:
+def describe_environment(device: torch.device) -> ByName:
     """Return versions, device and machine.
 
     Examples
@@ -301,16 +247,12 @@ def describe_environment(device: torch.device) -> Environment:
 
 
 def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:
-            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-        return names[0] if names else platform.processor()
-    except OSError:
-        return platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"^model name\s*: (.+)", info.read_text() if info.exists() else "", re.MULTILINE)
+    return names[0] if names else platform.processor() or platform.machine()
 
 
-@dataclass(frozen=True)
-class Provenance:
+class Provenance(NamedTuple):
     """How some records were made.
 
     Parameters
@@ -333,14 +275,8 @@ class Provenance:
 def trace(records: Sequence[Record]) -> Provenance:
     """Summarise how some records were made."""
     environments = [record.environment for record in records]
-    devices = (
-        f"{one['device']}, {one['cores']} cores" if one["device_type"] == "cpu" else one["device"]
-        for one in environments
-    )
-    versions = (
-        f"demur {one['demur']}, Python {one['python']}, torch {one['torch']}, numpy {one['numpy']}"
-        for one in environments
-    )
+    devices = (f"{one['device']}" + f", {one['cores']} cores" * (one["device_type"] == "cpu") for one in environments)
+    versions = ("demur {demur}, Python {python}, torch {torch}, numpy {numpy}".format_map(one) for one in environments)
     return Provenance(
         networks=sum(record.networks for record in records),
         failed=sum(record.failed for record in records),

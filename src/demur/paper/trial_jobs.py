@@ -1,40 +1,30 @@
 """The jobs of an experiment that are left, run on this machine or on a Dask cluster; each record is stored at once."""
 
-import os
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from demur.array_types import FilePath
 from demur.errors import UserError
 from demur.paper.experiments import Experiment
 from demur.paper.problems import DataIdentity, DataPlace, ensure, identify
 from demur.paper.records import Record, Store
-from demur.paper.trials import TrialJob, Workplace, compute, grid_size, spec_of
+from demur.paper.trials import TrialJob, compute, grid_size, spec_of
 from demur.training import resolve_device
-from demur.workers import connect_dask, n_cores, optional_dask
+from demur.workers import connect_dask, optional_dask, process_pool
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = [
-    "JobsFailedError",
-    "Plan",
-    "Watch",
-    "compute_records",
-    "make_jobs",
-    "make_plan",
-    "matching",
-    "run_here",
-    "run_on_cluster",
-]
-
-
 NETWORKS_PER_JOB = {"cpu": 225, "cuda": 1800}
 """Largest number of networks of a job: a few minutes of work on a CPU, enough to fill a GPU."""
+
+WORK_FOR_PROCESSES = 3e8
+"""Rows to train on (:attr:`TrialJob.work`) that justify starting processes: about two minutes of one core."""
 
 
 def make_jobs(
@@ -75,8 +65,7 @@ def make_jobs(
     return jobs
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """The jobs of an experiment that are not done.
 
     Parameters
@@ -170,11 +159,12 @@ class Watch:
 
 def compute_records(
     experiments: Sequence[Experiment],
-    out: str | os.PathLike[str],
+    out: FilePath,
     place: DataPlace,
     *,
     device: str = "auto",
     scheduler: str | None = None,
+    n_processes: int = 1,
     watch: Watch | None = None,
 ) -> None:
     """Compute the jobs of some experiments that are not in the store yet.
@@ -191,7 +181,9 @@ def compute_records(
     device : str
         As for :func:`demur.training.resolve_device`.
     scheduler : str, optional
-        As for :func:`demur.workers.connect_dask`; by default the jobs run in this process.
+        As for :func:`demur.workers.connect_dask`; by default the jobs run as in :func:`run_here`.
+    n_processes : int
+        As for :func:`run_here`.
     watch : Watch, optional
 
     Raises
@@ -214,7 +206,7 @@ def compute_records(
     for plan in plans:
         try:
             if scheduler is None:
-                run_here(plan, resolve_device(device), watch)
+                run_here(plan, resolve_device(device), watch, n_processes=n_processes)
             elif plan.jobs:
                 with connect_dask(scheduler) as client:
                     run_on_cluster(plan, client, device, watch)
@@ -224,10 +216,19 @@ def compute_records(
         raise JobsFailedError(" ".join(failures))
 
 
-def run_here(plan: Plan, device: torch.device, watch: Watch | None = None) -> None:
-    """Compute the jobs of a plan in this process, one after another.
+def run_here(plan: Plan, device: torch.device, watch: Watch | None = None, *, n_processes: int = 1) -> None:
+    """Compute the jobs of a plan on this machine.
 
     A job that fails is reported, and the next one starts. A record that cannot be written ends the run.
+
+    Parameters
+    ----------
+    plan : Plan
+    device : torch.device
+    watch : Watch, optional
+    n_processes : int
+        With more than one, much work on a CPU is divided over new processes (:func:`demur.workers.process_pool`). By
+        default the jobs run in this process, one after another.
 
     Raises
     ------
@@ -236,8 +237,18 @@ def run_here(plan: Plan, device: torch.device, watch: Watch | None = None) -> No
     StoreError
         If a record could not be written.
     """
-    workplace = Workplace(device, plan.place)
-    _store(plan, ((job, partial(compute, job, workplace)) for job in plan.jobs), watch or Watch())
+    watch = watch or Watch()
+    if n_processes > 1 and device.type == "cpu" and sum(job.work for job in plan.jobs) > WORK_FOR_PROCESSES:
+        with process_pool(min(n_processes, len(plan.jobs))) as pool:
+            jobs = {pool.submit(_compute, job, plan.place, "cpu"): job for job in _largest_first(plan)}
+            _store(plan, ((jobs[future], future.result) for future in as_completed(jobs)), watch)
+        return
+    _store(plan, ((job, partial(compute, job, plan.place, device)) for job in plan.jobs), watch)
+
+
+def _largest_first(plan: Plan) -> list[TrialJob]:
+    """Return the jobs in the order that leaves no worker idle at the end."""
+    return sorted(plan.jobs, key=lambda job: -job.work)
 
 
 def _store(plan: Plan, jobs: Iterable[tuple[TrialJob, Callable[[], Record]]], watch: Watch) -> None:
@@ -279,12 +290,7 @@ def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | Non
     StoreError
         If a record could not be written.
     """
-    n_workers = _stacks_per_worker(client)
-    jobs = {
-        client.submit(_compute, job, plan.place, device, n_workers, pure=False): job
-        for job in sorted(plan.jobs, key=lambda job: -job.work)  # largest first
-    }
-
+    jobs = {client.submit(_compute, job, plan.place, device, pure=False): job for job in _largest_first(plan)}
     try:
         finished = optional_dask().as_completed(jobs)
         _store(plan, ((jobs[future], future.result) for future in finished), watch or Watch())
@@ -292,19 +298,6 @@ def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | Non
         client.cancel(list(jobs))  # type: ignore[no-untyped-call] # Dask is untyped
 
 
-_here = threading.local()
-
-
-def _compute(job: TrialJob, place: DataPlace, device: str, n_workers: int) -> Record:
-    """Compute a job on a worker; each of its threads keeps the data of its problem."""
-    workplace = getattr(_here, "workplace", None)
-    if workplace is None or workplace.place != place:
-        workplace = _here.workplace = Workplace(resolve_device(device), place, n_workers)
-    return compute(job, workplace)
-
-
-def _stacks_per_worker(client: "Client") -> int:
-    """Return the number of stacks that a worker trains at a time: its share of the local cores, or one."""
-    if not isinstance(client.cluster, optional_dask().LocalCluster):
-        return 1
-    return max(1, n_cores() // max(1, len(client.cluster.workers)))
+def _compute(job: TrialJob, place: DataPlace, device: str) -> Record:
+    """Compute a job on a worker, which finds its own device."""
+    return compute(job, place, resolve_device(device), 1)

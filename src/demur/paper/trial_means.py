@@ -3,7 +3,7 @@
 import csv
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import isnan
 from pathlib import Path
@@ -11,27 +11,10 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from demur.array_types import FilePath
 from demur.errors import InputError
 from demur.paper.experiments import Experiment
 from demur.paper.records import Record, Score
-
-__all__ = [
-    "LARGEST_SIZE",
-    "METRICS",
-    "ROUNDING",
-    "TEST",
-    "Agreement",
-    "Numbers",
-    "Published",
-    "Results",
-    "Value",
-    "agreement",
-    "best_and_equivalent",
-    "collect",
-    "find_published",
-    "tolerance",
-    "worse_than",
-]
 
 METRICS = ("zoc_risk", "accepted_accuracy", "rejection_ratio")
 
@@ -95,11 +78,6 @@ class Numbers:
             {key: methods for key, methods in self.bold.items() if key[0] not in problems},
         )
 
-    def std(self, metric: str, problem: str, cost: float, method: str) -> float | None:
-        """Return a standard deviation, or None."""
-        value = self.get(metric, problem, cost, method)
-        return None if value is None else value.std
-
 
 @dataclass(frozen=True)
 class Results:
@@ -129,15 +107,13 @@ class Results:
     @property
     def missing(self) -> list[str]:
         """The trials that are not in the store, one line per method and problem."""
-        trials = set(range(self.experiment.protocol.trials))
-        lines = []
-        for problem in self.experiment.problems:
-            for method in self.experiment.all_methods:
-                cost = self.experiment.protocol.costs[0]
-                found = {score.trial for score in self.scores.get((problem, cost, method.name), [])}
-                if trials - found:
-                    lines.append(f"{method.name} on {problem}: {len(trials - found)} of {len(trials)} trials")
-        return lines
+        protocol = self.experiment.protocol
+        counts = {
+            f"{method} on {problem}": protocol.trials - len(self.scores.get((problem, protocol.costs[0], method), []))
+            for problem in self.experiment.problems
+            for method in self.all_methods
+        }
+        return [f"{where}: {n} of {protocol.trials} trials" for where, n in counts.items() if n]
 
     @property
     def methods(self) -> list[str]:
@@ -183,8 +159,8 @@ def collect(experiment: Experiment, records: Iterable[Record]) -> Results:
     by_trial: dict[tuple[str, float, str], dict[int, Score]] = {}
     data: dict[str, str] = {}
     notes: dict[str, str] = {}
-    used = []
-    for record in records:
+    used = tuple(records)
+    for record in used:
         problem, method = record.spec["problem"], record.spec["method"]["name"]
         if data.setdefault(problem, record.spec["data"]) != record.spec["data"]:
             raise InputError(
@@ -192,13 +168,12 @@ def collect(experiment: Experiment, records: Iterable[Record]) -> Results:
                 "the records in different folders."
             )
         notes[problem] = record.note
-        used.append(record)
         for score in record.scores:
             if score.trial < experiment.protocol.trials:
                 by_trial.setdefault((problem, score.cost, method), {}).setdefault(score.trial, score)
     scores = {key: [trials[trial] for trial in sorted(trials)] for key, trials in by_trial.items()}
     ordered = {problem: notes[problem] for problem in experiment.problems if problem in notes}
-    return Results(experiment, scores, tuple(used), ordered)
+    return Results(experiment, scores, used, ordered)
 
 
 LEVEL = 0.05
@@ -224,10 +199,8 @@ def best_and_equivalent(risks: Mapping[str, Sequence[float]]) -> set[str]:
     >>> sorted(best_and_equivalent({"a": [0.10, 0.12], "b": [0.11, 0.13], "c": [0.30, 0.31]}))
     ['a', 'b']
     """
-    if not risks:
-        return set()
     values = {method: Value.of(trials) for method, trials in risks.items()}
-    best = min(values, key=lambda method: (values[method].mean, values[method].std))
+    best = min(values, key=lambda method: (values[method].mean, values[method].std), default="")
     return {method for method, value in values.items() if method == best or not worse_than(value, values[best])}
 
 
@@ -270,7 +243,7 @@ class Published:
     synthetic: Numbers = field(default_factory=Numbers)
 
 
-def find_published(folder: str | os.PathLike[str] | None = None) -> Published:
+def find_published(folder: FilePath | None = None) -> Published:
     """Read the paper's tables from a folder, or from the one that ``DEMUR_PUBLISHED`` names.
 
     Raises
@@ -285,8 +258,7 @@ def find_published(folder: str | os.PathLike[str] | None = None) -> Published:
         ...
     demur.errors.InputError: /nowhere has no benchmark_tables.csv; --published names the folder with the paper's ...
     """
-    named = folder or os.environ.get(PUBLISHED_FOLDER_VARIABLE)
-    found = Published()
+    named, found = folder or os.environ.get(PUBLISHED_FOLDER_VARIABLE), Published()
     if not named:
         return found
     if not (Path(named) / BENCHMARK_FILE).is_file():
@@ -298,9 +270,7 @@ def find_published(folder: str | os.PathLike[str] | None = None) -> Published:
         mean, std = (float(row[name]) if row[name] else None for name in ("mean", "std"))
         found.benchmark.values[row["metric"], *cell, method] = Value(mean, std, TRIALS["benchmark"])
         if row["metric"] == "zoc_risk":
-            bold = found.benchmark.bold.setdefault(cell, set())
-            if row["best_or_equivalent"] == "1":
-                bold.add(method)
+            found.benchmark.bold.setdefault(cell, set()).update([method] * (row["best_or_equivalent"] == "1"))
     for row in _rows(Path(named) / SYNTHETIC_FILE):
         key = ("rejection_ratio", LARGEST_SIZE, float(row["cost"]), row["method"])
         mean, std = (float(row[name]) / 100 for name in ("mean_percent", "std_percent"))
@@ -318,7 +288,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 DEVIATIONS = 3
 
 
-@dataclass(frozen=True)
+@dataclass
 class Agreement:
     """Comparison of our figures with the printed ones.
 
@@ -356,11 +326,10 @@ def agreement(
     >>> found.within["zoc_risk"], found.at_or_below, found.above
     (1, 0, [])
     """
-    found, at_or_below = Agreement(), 0
+    found = Agreement()
     for (metric, problem, cost, method), printed in published.values.items():
-        if metric not in METRICS or (problems and problem not in problems) or (methods and method not in methods):
-            continue
-        if printed.mean is None:
+        asked = (not problems or problem in problems) and (not methods or method in methods)
+        if metric not in METRICS or not asked or printed.mean is None:
             continue
         found.of[metric] += 1
         ours = numbers.mean(metric, problem, cost, method)
@@ -369,7 +338,7 @@ def agreement(
         found.within[metric] += abs(ours - printed.mean) <= tolerance(printed)
         if metric == "zoc_risk":
             excess = round(ours, 3) - printed.mean
-            at_or_below += excess <= ROUNDING
+            found.at_or_below += excess <= ROUNDING
             if excess > DEVIATIONS * (printed.std or 0.0) + ROUNDING:
                 found.above.append(f"{method} {problem} {cost:g}")
-    return replace(found, at_or_below=at_or_below)
+    return found

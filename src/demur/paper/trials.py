@@ -8,14 +8,15 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from demur.array_types import ByName, Ints
 from demur.estimators.network_selection import GridEntry, grid_of
 from demur.losses import Loss, resolve
 from demur.losses.pairwise import BetaSide, PairwiseLoss
@@ -30,30 +31,12 @@ from demur.paper.problems import (
     training_rows,
     validation_share,
 )
-from demur.paper.records import Record, Score, Spec, describe_environment
+from demur.paper.records import Record, Score, describe_environment
 from demur.rules import chow_acceptance
 from demur.training import MLP, NetworkSpec, Trained, TrainingData, train
 
-__all__ = [
-    "AllDivergedError",
-    "Answerer",
-    "Counts",
-    "Split",
-    "TrialGrid",
-    "TrialJob",
-    "Workplace",
-    "compute",
-    "count",
-    "grid_size",
-    "make_grid",
-    "spec_of",
-    "split_rows",
-]
-
 NUMBERS_AT_A_TIME = 2**24
 """Bounds the memory of one block of test rows: networks x rows x hidden units."""
-
-Ints: TypeAlias = NDArray[np.int64]
 
 
 FORMAT = 1
@@ -81,7 +64,7 @@ class TrialJob:
     data: DataIdentity
 
     @property
-    def spec(self) -> Spec:
+    def spec(self) -> ByName:
         """Everything that determines the result of each trial, with the hash of the data."""
         return {**spec_of(self.experiment, self.problem, self.method, self.protocol), "data": self.data.sha256}
 
@@ -109,9 +92,9 @@ def grid_size(method: Method, protocol: Protocol) -> int:
     return n_costs * len(protocol.weight_decays) * (len(method.betas) or len(loss.variants_to_train()))
 
 
-def spec_of(experiment: str, problem: str, method: Method, protocol: Protocol) -> Spec:
+def spec_of(experiment: str, problem: str, method: Method, protocol: Protocol) -> ByName:
     """Return the specification of a result, without the hash of the data."""
-    spec: Spec = {
+    spec: ByName = {
         "format": FORMAT,
         "experiment": experiment,
         "problem": problem,
@@ -129,32 +112,20 @@ class AllDivergedError(Exception):
     """Every network that validation could choose from has overflowed."""
 
 
-class Workplace:
-    """A device with the data of one problem on it, which consecutive jobs of the problem share.
+_prepared = lru_cache(maxsize=1)(prepare)
+"""The data of a problem, which its consecutive jobs share."""
+
+
+def compute(job: TrialJob, place: DataPlace, device: torch.device, n_workers: int | None = None) -> Record:
+    """Compute a job.
 
     Parameters
     ----------
-    device : torch.device
+    job : TrialJob
     place : DataPlace
+    device : torch.device
     n_workers : int, optional
         Number of stacks of networks that train at a time; by default chosen for the machine.
-    """
-
-    def __init__(self, device: torch.device, place: DataPlace, n_workers: int | None = None) -> None:
-        self.device, self.place, self.n_workers = device, place, n_workers
-        self._at_hand: tuple[tuple[str, str, Protocol, DataIdentity], Problem] | None = None
-
-    def problem_of(self, job: TrialJob) -> Problem:
-        """Return the data of a job; the data of one problem at a time are kept."""
-        key = (job.experiment, job.problem, job.protocol, job.data)
-        if self._at_hand is None or self._at_hand[0] != key:
-            self._at_hand = None
-            self._at_hand = key, prepare(job.problem, job.protocol, self.place, self.device)
-        return self._at_hand[1]
-
-
-def compute(job: TrialJob, workplace: Workplace) -> Record:
-    """Compute a job.
 
     Raises
     ------
@@ -162,11 +133,11 @@ def compute(job: TrialJob, workplace: Workplace) -> Record:
         If every network has diverged, in some trial at some cost.
     """
     started = time.perf_counter()
-    problem = workplace.problem_of(job)
+    problem = _prepared(job.problem, job.protocol, place, device)
     splits = {trial: split_rows(len(problem.X), job.problem, trial, job.protocol) for trial in job.trials}
     grid = make_grid(job.method, problem.n_classes, job.protocol, splits)
     training_started = time.perf_counter()
-    trained = _train(job, problem, grid.networks, workplace)
+    trained = _train(job, problem, grid.networks, n_workers)
     training = time.perf_counter() - training_started
     chosen = [answer for part in grid.parts for answer in _choose(job, problem, part, trained, splits[part.trial])]
     if job.protocol.thresholds != "validation":
@@ -180,12 +151,11 @@ def compute(job: TrialJob, workplace: Workplace) -> Record:
         failed=int(trained.failed.sum()),
         seconds_training=round(training, 3),
         seconds_other=round(time.perf_counter() - started - training, 3),
-        environment=describe_environment(workplace.device),
+        environment=describe_environment(device),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
+class Split(NamedTuple):
     """The training and validation rows of a trial, and the seed of its networks."""
 
     train: Ints
@@ -209,8 +179,7 @@ def split_rows(n_rows: int, problem: str, trial: int, protocol: Protocol) -> Spl
     return Split(train=order[n_validation:], validation=order[:n_validation], seed=seed)
 
 
-@dataclass(frozen=True, eq=False)
-class GridPart:
+class GridPart(NamedTuple):
     """The networks of one trial that validation chooses from at some costs; earlier ones win ties.
 
     Parameters
@@ -245,14 +214,17 @@ def make_grid(method: Method, n_classes: int, protocol: Protocol, splits: dict[i
     of its networks is a candidate at every cost. Thresholds are tried after training. All networks of a trial share
     their rows, their initial weights and the order of their minibatches.
     """
-    loss = resolve(method.loss)
-    grid = TrialGrid()
+    loss, grid = resolve(method.loss), TrialGrid()
+    variants: Sequence[str | Loss] = [method.loss]
+    if method.betas:
+        assert isinstance(loss, PairwiseLoss)
+        variants = [replace(loss, beta=cast(BetaSide, side)) for side in method.betas]
     for trial, split in splits.items():
         for costs in [(cost,) for cost in protocol.costs] if loss.trained_for_cost else [protocol.costs]:
             entries = [
                 entry
                 for weight_decay in protocol.weight_decays
-                for variant in _variants(method, loss)
+                for variant in variants
                 for entry in grid_of(variant, n_classes, weight_decay, costs[0])
             ]
             grid.parts.append(GridPart(trial, len(grid.networks), entries, costs))
@@ -260,20 +232,7 @@ def make_grid(method: Method, n_classes: int, protocol: Protocol, splits: dict[i
     return grid
 
 
-def _variants(method: Method, loss: Loss) -> Sequence[str | Loss]:
-    """Return the losses of the grid: the loss itself, or one variant per side of beta."""
-    if not method.betas:
-        return [method.loss]
-    assert isinstance(loss, PairwiseLoss)
-    return [replace(loss, beta=cast(BetaSide, side)) for side in method.betas]
-
-
-def _train(
-    job: TrialJob,
-    problem: Problem,
-    networks: Sequence[NetworkSpec],
-    workplace: Workplace,
-) -> Trained:
+def _train(job: TrialJob, problem: Problem, networks: Sequence[NetworkSpec], n_workers: int | None) -> Trained:
     protocol, loss = job.protocol, resolve(job.method.loss).for_classes(problem.n_classes)
     own_units = loss.has_rejector and protocol.rejector == "separate"
     n_hidden = (2 if own_units else 1) * protocol.hidden_units
@@ -285,11 +244,11 @@ def _train(
         epochs=protocol.epochs,
         batch_size=protocol.batch_size,
         learning_rate=protocol.learning_rate,
-        device=workplace.device,
-        n_workers=workplace.n_workers,
+        device=problem.X.device,
+        n_workers=n_workers,
     )
-    if workplace.device.type == "cuda":
-        torch.cuda.synchronize(workplace.device)
+    if problem.X.is_cuda:
+        torch.cuda.synchronize(problem.X.device)
     return trained
 
 
@@ -382,8 +341,8 @@ def _score(job: TrialJob, problem: Problem, chosen: Sequence[Answerer], trained:
             hyper=one.hyper,
             validation_risk=round(one.risk, 6),
             rivals=one.rivals,
-            false_accepts=None if counts.false_accepts is None else int(counts.false_accepts[index]),
-            false_rejects=None if counts.false_rejects is None else int(counts.false_rejects[index]),
+            false_accepts=None if best is None else int(counts.false_accepts[index]),
+            false_rejects=None if best is None else int(counts.false_rejects[index]),
         )
         for index, one in enumerate(chosen)
     ]
@@ -394,18 +353,17 @@ def _width(job: TrialJob, problem: Problem, answerers: Sequence[Answerer]) -> in
     return max(job.protocol.hidden_units, 4 * answerers[0].loss.n_outputs(problem.n_classes))
 
 
-@dataclass(frozen=True, eq=False)
-class Counts:
+class Counts(NamedTuple):
     """Numbers of rejected and of wrongly answered rows, of ``n`` rows, for each answerer.
 
-    ``false_accepts`` and ``false_rejects`` count disagreements with the Bayes-optimal rule, where it is known.
+    ``false_accepts`` and ``false_rejects`` count disagreements with the Bayes-optimal rule; 0 where it is not known.
     """
 
     n: int
     rejected: Ints
     wrong: Ints
-    false_accepts: Ints | None = None
-    false_rejects: Ints | None = None
+    false_accepts: Ints
+    false_rejects: Ints
 
 
 @torch.no_grad()
@@ -434,7 +392,10 @@ def count(
     different = sorted({one.network for one in answerers})
     networks = trained.take(different)
     groups = []
-    for loss, members in _by_loss(answerers):
+    by_loss: dict[Loss, list[int]] = {}
+    for number, one in enumerate(answerers):
+        by_loss.setdefault(one.loss, []).append(number)
+    for loss, members in by_loss.items():
         position = torch.tensor([different.index(answerers[m].network) for m in members], device=X.device)
         cost = torch.tensor([answerers[m].cost for m in members], dtype=torch.float32, device=X.device).unsqueeze(1)
         groups.append((loss, torch.tensor(members, device=X.device), position, cost))
@@ -452,19 +413,4 @@ def count(
                 should_accept = chow_acceptance(best_confidence[block], cost.double()) > 0
                 totals[2, those] += (accept & ~should_accept).sum(1)
                 totals[3, those] += (decision.reject & should_accept).sum(1)
-    rejected, wrong, false_accepts, false_rejects = totals.cpu().numpy()
-    if best_confidence is None:
-        return Counts(len(X), rejected, wrong)
-    return Counts(len(X), rejected, wrong, false_accepts, false_rejects)
-
-
-def _by_loss(answerers: Sequence[Answerer]) -> list[tuple[Loss, list[int]]]:
-    """Return groups of answerers (by index) with equal losses."""
-    groups: list[tuple[Loss, list[int]]] = []
-    for position, one in enumerate(answerers):
-        members = next((members for loss, members in groups if loss == one.loss), None)
-        if members is None:
-            groups.append((one.loss, [position]))
-        else:
-            members.append(position)
-    return groups
+    return Counts(len(X), *totals.cpu().numpy())

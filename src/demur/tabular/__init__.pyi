@@ -27,7 +27,6 @@ from .fitting import read_cost_matrix as read_cost_matrix
 from .html_report import report_html as report_html
 from .html_report import write_report as write_report
 from .review_queue import Refitted as Refitted
-from .review_queue import ReviewThreshold as ReviewThreshold
 from .review_queue import draw_audit as draw_audit
 from .review_queue import refit_table as refit_table
 from .review_queue import review_weights as review_weights

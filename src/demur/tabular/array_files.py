@@ -7,9 +7,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from demur.array_types import AnyArray
+from demur.array_types import AnyArray, Floats, Ints
 from demur.columns.frames import TableError
 from demur.columns.schema import LARGEST
 
@@ -18,8 +17,6 @@ _AT_ONCE = 1 << 22
 
 _MAPPED = 1 << 27
 """Bytes of a file that are mapped at a time."""
-
-__all__ = ["StoredRows", "array_table", "arrays_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +37,13 @@ class StoredRows:
     """
 
     source: AnyArray | str
-    rows: NDArray[np.int64] | None = None
-    columns: NDArray[np.int64] | None = None
+    rows: Ints | None = None
+    columns: Ints | None = None
 
     def __len__(self) -> int:
         return len(_opened(self.source)) if self.rows is None else len(self.rows)
 
-    def __getitem__(self, rows: Any) -> NDArray[np.float64]:
+    def __getitem__(self, rows: Any) -> Floats:
         chosen = (np.arange(len(self)) if self.rows is None else self.rows)[rows]
         source = _opened(self.source)
         numbers = np.empty((len(chosen), source.shape[1] if self.columns is None else len(self.columns)))
@@ -58,7 +55,7 @@ class StoredRows:
         numbers[~(np.abs(numbers) <= LARGEST)] = np.nan
         return numbers
 
-    def chunks(self, of: NDArray[np.int64] | None = None) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    def chunks(self, of: Ints | None = None) -> Iterator[tuple[int, Floats]]:
         """Return all rows or some ``of`` them in small chunks, each with the number of rows before it."""
         rows = np.arange(len(self)) if of is None else of
         step = max(1, _AT_ONCE // max(1, self[:1].shape[1]))

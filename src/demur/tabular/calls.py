@@ -2,20 +2,19 @@
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from demur.array_types import ByName
+from demur.array_types import ByName, Floats, Mask, Objects
 from demur.columns.frames import TableError, as_table, check_columns, listed, shown
 from demur.columns.schema import Column, Schema
 from demur.deferral.cascade import HUMAN, Cascade, CascadeRun
 from demur.errors import InputError
-from demur.metrics import Interval, mean_interval, proportion_interval
-from demur.tabular.evaluation_figures import counted, four_digits, json_ready, percent
+from demur.metrics import Interval, proportion_interval
+from demur.tabular.evaluation_figures import counted, four_digits, json_ready, mean_of, percent
 from demur.tabular.expert_columns import given_answers, read_answers
 from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
 from demur.tabular.table_files import (
@@ -28,13 +27,7 @@ from demur.tabular.table_files import (
 )
 from demur.tabular.table_model import CALL_COLUMNS, TableModel
 
-__all__ = ["CallsEvaluation", "CallsModel", "Payment", "ServiceColumns", "evaluate_calls", "fit_calls"]
-
 _EVERYBODY, _CASCADE = "everybody", "cascade"
-_MOST_VALUES = 64
-"""Different amounts that an interval of a mean distinguishes."""
-
-_Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -83,10 +76,6 @@ class CallsModel(TableModel):
             else f"for at most {cascade.budget:g} per row"
         )
         return f"Asks {listed([*cascade.services, *([] if cascade.human is None else [HUMAN])])} one by one, {goal}."
-
-    def check_proba(self) -> NoReturn:
-        """Raise an error: a cascade has no class probabilities."""
-        raise InputError("a cascade gives no class probabilities, only that of its answer: ask without them.")
 
     def _decide(self, *_: Any) -> NoReturn:
         raise InputError("a cascade says whom to ask or what to answer: use answers().")
@@ -137,9 +126,7 @@ class CallsModel(TableModel):
         )
         return pa.table(dict(zip(CALL_COLUMNS, found, strict=True)))
 
-    def calls(
-        self, table: pa.Table | pa.RecordBatch, where: str, first: int = 0
-    ) -> tuple[NDArray[np.object_], _Floats, _Floats]:
+    def calls(self, table: pa.Table | pa.RecordBatch, where: str, first: int = 0) -> tuple[Objects, Floats, Floats]:
         """Return answers, confidences and prices, each of shape (n_rows, n_services); answers are None if not made.
 
         Raises
@@ -213,8 +200,7 @@ def fit_calls(
     file = TrainingFile.read(path, target, FitOptions(**options))
     data, columns = file.data, {name: ServiceColumns(*one) for name, one in services.items()}
     schema = _schema(file, columns)
-    n_rows = np.arange(float(len(data.labels))).reshape(-1, 1)  # equal calls do not make one row a copy of another
-    train, held_out = file.split(schema, n_rows, data.classes)
+    train, held_out = file.split(schema, data.classes)
     own = data.take(train)
     prices = {name: _mean_price(name, one, schema, own) for name, one in columns.items()}
     cascade = Cascade(prices, mistake=mistake, budget=budget, human=human, random_state=file.spec.seed)
@@ -236,10 +222,11 @@ def fit_calls(
             "prices": prices,
         }
     )
-    return file.fitted(model, held_out, started, _notes(said, whole, cascade))
+    notes = tuple(_notes(said, whole, cascade))
+    return FittedFile(model, held_out, file.where, time.perf_counter() - started, notes)
 
 
-def _answered_by_all(said: NDArray[np.object_], where: str) -> NDArray[np.bool_]:
+def _answered_by_all(said: Objects, where: str) -> Mask:
     """Return which rows have an answer of every service."""
     whole = np.asarray(given_answers(said).all(axis=1))
     if not whole.any():
@@ -273,7 +260,7 @@ def _mean_price(name: str, service: ServiceColumns, schema: Schema, data: Labell
     return float(np.nanmean(prices))
 
 
-def _notes(said: NDArray[np.object_], whole: NDArray[np.bool_], cascade: Cascade) -> list[str]:
+def _notes(said: Objects, whole: Mask, cascade: Cascade) -> list[str]:
     """Return what a user should know about the calls."""
     notes = []
     if not whole.all():
@@ -347,7 +334,8 @@ class CallsEvaluation:
     def to_json(self) -> ByName:
         """Return every figure as plain numbers, strings, lists and dicts."""
         rows = {"n_rows": self.n_rows, "n_left_out": self.n_left_out, "sentences": self.sentences()}
-        return rows | {"payments": [json_ready(vars(one)) for one in self.payments]}
+        payments: list[ByName] = json_ready(self.payments)
+        return {**rows, "payments": payments}
 
 
 def evaluate_calls(model: CallsModel, table: Any, *, where: str = "the table") -> CallsEvaluation:
@@ -380,20 +368,7 @@ def evaluate_calls(model: CallsModel, table: Any, *, where: str = "the table") -
     for name, (wrong, spent) in ways.items():
         dearest, cost = most if name == _CASCADE else float(spent.max()), None
         if cascade.mistake is not None:
-            cost = _mean(spent + cascade.mistake * wrong, dearest + cascade.mistake * (name != HUMAN))
+            cost = mean_of(spent + cascade.mistake * wrong, [dearest + cascade.mistake * (name != HUMAN)])
         error = proportion_interval(int(wrong.sum()), len(wrong))
         payments.append(Payment(name, error, float(spent.mean()), cost, asked.get(name, 1.0)))
     return CallsEvaluation(len(labels), int((~whole).sum()), tuple(payments))
-
-
-def _mean(values: _Floats, most: float) -> Interval:
-    """Return the interval of a mean of amounts up to ``most``; many different amounts are rounded first."""
-    support = np.union1d(values, [most])
-    if len(support) > _MOST_VALUES:
-        support = np.linspace(values.min(), most, _MOST_VALUES)
-    if len(support) == 1:
-        return Interval(most, most, most, 0.95)
-    cells = np.searchsorted((support[1:] + support[:-1]) / 2, values)
-    found = mean_interval(support, np.bincount(cells, minlength=len(support)))
-    shift = values.mean() - found.estimate
-    return replace(found, estimate=values.mean(), low=found.low + shift, high=found.high + shift)

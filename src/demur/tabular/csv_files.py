@@ -15,20 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from demur.columns.frames import TableError, TableWarning, Values, check_names, shown
+from demur.columns.frames import TableError, TableWarning, Values, check_names, listed, shown
 from demur.columns.schema import no_such_value
-
-__all__ = [
-    "CsvContent",
-    "Dialect",
-    "Numbers",
-    "column_of_text",
-    "decimal_of",
-    "notation_of",
-    "order_of_dates",
-    "sniff",
-    "stream_of",
-]
 
 _Piece: TypeAlias = pa.Table | pa.RecordBatch
 
@@ -43,7 +31,6 @@ _SPELLINGS = (
     *("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "-nan", "null", "NULL", "Null", "None", "?", "-", "--"),
     *_SHEET_ERRORS,
 )
-_MISSING = [f"{before}{word}{after}" for word in _SPELLINGS for before in ("", " ") for after in ("", " ")]
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _BAD_VALUE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to [^:]*: [^']*'(.*)'", re.DOTALL)
 _CODE = r"^\s*[-+]?0[0-9xX]"  # 007 and 0x1F, which Arrow reads as integers
@@ -67,6 +54,8 @@ class CsvContent:
         Whether dates such as 1.2.2024 begin with the day. By default this is detected in the same way.
     numbers : dict of str to Numbers, optional
         The columns with numbers such as 1.234,50 or 20 %. By default they are detected if the file is read whole.
+    missing : collection of str, optional
+        Words for a missing number, such as "unknown", beside the usual ones. They are detected in the same way.
     """
 
     def __init__(
@@ -78,6 +67,7 @@ class CsvContent:
         decimal: str | None = None,
         dayfirst: bool | None = None,
         numbers: Mapping[str, Numbers] | None = None,
+        missing: Collection[str] | None = None,
     ) -> None:
         if decimal not in (None, ".", ","):
             raise TableError(f"the decimal sign {shown(decimal)} is unknown: give , or .")
@@ -94,12 +84,17 @@ class CsvContent:
         rows = stream_of(itertools.chain([head[size:]], iter(partial(text.read, self._block), b""), [end]))
         self._rows = _Blocks(_pieces(rows, self._block))
         self.columns: dict[str, pa.DataType | None] = dict.fromkeys(names)
-        self.decimal, self.dayfirst, self.numbers = decimal, dayfirst, numbers
+        self.decimal, self.dayfirst, self.numbers, self.missing = decimal, dayfirst, numbers, missing
 
-    def read(self) -> pa.Table:
-        """Return all rows, with types that fit them."""
+    def read(self, labels: Collection[str] = ()) -> pa.Table:
+        """Return all rows, with types that fit them; in columns of labels every word means something."""
         text = pa.Table.from_batches(self._batches(dict.fromkeys(self.columns, pa.string())))
         table, given = _inferred(text, self.decimal), self.decimal
+        words: dict[str, list[str]] = {}
+        if self.missing is None:
+            words = {name: found for name, cells in _texts(table).items() if (found := _words_for_missing(cells))}
+            self.missing = sorted({word for name in words.keys() - labels for word in words[name]})
+            table = _inferred(text, self.decimal, missing=self.missing) if self.missing else table
         kinds = dict(zip(table.column_names, table.schema.types, strict=True))
         pointed = {
             name: text[name].filter(pc.match_substring(text[name], "."))
@@ -109,9 +104,9 @@ class CsvContent:
         doubtful = [name for name, cells in pointed.items() if _all_match(cells, _IN_GROUPS)]
         if given is None:
             points = any(len(cells) and name not in doubtful for name, cells in pointed.items())
-            self.decimal, remark = (".", "") if points else decimal_of(_texts(table))
+            self.decimal, remark = (".", "") if points else decimal_of(_texts(table, self.missing))
             if self.decimal == ",":
-                table = _inferred(text, ",")
+                table = _inferred(text, ",", missing=self.missing)
             self._remark(remark)
         for name in (name for name, kind in kinds.items() if pa.types.is_integer(kind)):
             codes = text[name].filter(pc.match_substring_regex(text[name], _CODE))
@@ -121,7 +116,7 @@ class CsvContent:
                 table = _replaced(table, name, text[name])
         if self.numbers is None:
             self.numbers = {}
-            for name, values in _texts(table).items():
+            for name, values in _texts(table, self.missing).items():
                 notation, remark = notation_of(values, name, self.decimal if self.decimal == "," else given, given)
                 self._remark(remark)
                 self.numbers |= {} if notation is None else {name: notation}
@@ -131,6 +126,12 @@ class CsvContent:
                     table = _replaced(table, name, text[name])
         for name in self.numbers.keys() & set(table.column_names):
             table = _replaced(table, name, self._plain_numbers(name, text[name]))
+        for name, found in words.items():
+            if name in labels:
+                table = _replaced(table, name, text[name])
+            elif not pa.types.is_string(table[name].type):
+                place = f"in column {shown(name)}, which holds numbers"
+                self._remark(f"{place}, these words are read as missing: {listed(found)}")
         errors = pa.array(_SHEET_ERRORS)
         n_errors = sum(pc.sum(pc.is_in(column, errors), min_count=0).as_py() for column in text.columns)
         if n_errors:
@@ -167,7 +168,7 @@ class CsvContent:
                     chunk = _replaced(chunk, name, self._plain_numbers(name, batch[name], n_rows))
                     continue
                 try:
-                    values = column_of_text(batch[name], self.decimal, self.dayfirst, columns[name])
+                    values = column_of_text(batch[name], self.decimal, self.dayfirst, columns[name], self.missing)
                 except pa.ArrowException as error:
                     raise self._explained(error, columns, [name], n_rows) from error
                 moved = _moved_date(batch[name], values, self.dayfirst)
@@ -182,7 +183,7 @@ class CsvContent:
         """Return the numbers of a column in its notation; a cell in another one is an error."""
         before, thousands, decimal, after = notation = (self.numbers or {})[name]
         found = pc.struct_field(pc.extract_regex(text, _pattern(*notation)), "number")
-        odd = pc.and_(pc.is_null(found), pc.invert(pc.is_in(text, pa.array([None, *_MISSING]))))
+        odd = pc.and_(pc.is_null(found), pc.invert(pc.is_in(text, pa.array([None, *_nulls(self.missing)]))))
         position: int = pc.index(odd, value=True).as_py()
         if position >= 0:
             example = f"{before}1{thousands}234{decimal}5 {after}".rstrip()
@@ -199,7 +200,7 @@ class CsvContent:
         options = (
             pacsv.ReadOptions(use_threads=False, block_size=self._block, column_names=names),
             pacsv.ParseOptions(delimiter=self._dialect.delimiter, newlines_in_values=True),
-            _converting(types, self.decimal, self.dayfirst, include_columns=list(types)),
+            _converting(types, self.decimal, self.dayfirst, self.missing, include_columns=list(types)),
         )
         try:
             with pacsv.open_csv(self._rows, *options) as reader:
@@ -323,14 +324,25 @@ def _replaced(rows: _Piece, name: str, values: Values) -> _Piece:
     return rows.set_column(rows.schema.get_field_index(name), name, values)
 
 
-def _texts(table: pa.Table) -> dict[str, Values]:
+def _nulls(missing: Collection[str] | None) -> list[str]:
+    """Return the cells that are missing values, with a space around or not."""
+    words = (*_SPELLINGS, *(missing or ()))
+    return [f"{before}{word}{after}" for word in words for before in ("", " ") for after in ("", " ")]
+
+
+def _texts(table: pa.Table, missing: Collection[str] | None = None) -> dict[str, Values]:
     """Return the columns of text without missing values, however they are spelled."""
-    missing, names = pa.array(_MISSING), [field.name for field in table.schema if pa.types.is_string(field.type)]
-    return {name: table[name].filter(pc.invert(pc.is_in(table[name], missing))) for name in names}
+    nulls = pa.array(_nulls(missing))
+    texts = {field.name: table[field.name] for field in table.schema if pa.types.is_string(field.type)}
+    return {name: cells.filter(pc.invert(pc.is_in(cells, nulls))) for name, cells in texts.items()}
 
 
 def column_of_text(
-    text: Values, decimal: str | None = None, dayfirst: bool | None = None, wanted: pa.DataType | None = None
+    text: Values,
+    decimal: str | None = None,
+    dayfirst: bool | None = None,
+    wanted: pa.DataType | None = None,
+    missing: Collection[str] | None = None,
 ) -> Values:
     """Convert a column of text to a type, by default to the one that it would have in a CSV file.
 
@@ -340,7 +352,7 @@ def column_of_text(
     [1, None, None]
     """
     written = pa.table({"x": pc.fill_null(text, "")})
-    column = _inferred(written, decimal, dayfirst, {} if wanted is None else {"x": wanted}).column(0)
+    column = _inferred(written, decimal, dayfirst, {} if wanted is None else {"x": wanted}, missing).column(0)
     if wanted is None and pa.types.is_string(column.type):
         return text
     return column if isinstance(text, pa.ChunkedArray) else column.combine_chunks()
@@ -351,6 +363,7 @@ def _inferred(
     decimal: str | None,
     dayfirst: bool | None = None,
     types: Mapping[str, pa.DataType] | None = None,
+    missing: Collection[str] | None = None,
 ) -> pa.Table:
     """Return a table of text with the types that Arrow finds in a CSV file, or with the given ones."""
     if not text.num_rows:
@@ -361,12 +374,16 @@ def _inferred(
         pa.BufferReader(file.getvalue()),
         pacsv.ReadOptions(column_names=text.column_names, use_threads=not types, block_size=max(_BLOCK, file.tell())),
         pacsv.ParseOptions(newlines_in_values=True),
-        _converting(types, decimal, dayfirst),
+        _converting(types, decimal, dayfirst, missing),
     )
 
 
 def _converting(
-    types: Mapping[str, pa.DataType] | None, decimal: str | None, dayfirst: bool | None, **more: Any
+    types: Mapping[str, pa.DataType] | None,
+    decimal: str | None,
+    dayfirst: bool | None,
+    missing: Collection[str] | None,
+    **more: Any,
 ) -> pacsv.ConvertOptions:
     """Return how Arrow converts text: missing values, the decimal sign, and dates in local notation."""
     dates = [pacsv.ISO8601]
@@ -379,10 +396,26 @@ def _converting(
             for time in ("", " %H:%M", " %H:%M:%S")
         ]
     return pacsv.ConvertOptions(
-        column_types=types, null_values=_MISSING, decimal_point=decimal or ".", timestamp_parsers=dates, **more
+        column_types=types, null_values=_nulls(missing), decimal_point=decimal or ".", timestamp_parsers=dates, **more
     )
 
 
+_MOST_WORDS, _LEAST_NUMBERS, _NUMBER_SHARE = 3, 20, 0.8
+"""Of a column of numbers: the most words for a missing value, different numbers, and the share of cells with one."""
+
+
+def _words_for_missing(cells: Values) -> list[str]:
+    """Return the few words without a digit in a column of text that otherwise holds numbers."""
+    is_word = pc.invert(pc.match_substring_regex(cells, r"\d"))
+    words = sorted(pc.unique(pc.utf8_trim_whitespace(cells.filter(is_word))).to_pylist())
+    if not words or len(words) > _MOST_WORDS or pc.mean(pc.cast(is_word, pa.float64())).as_py() > 1 - _NUMBER_SHARE:
+        return []
+    numbers = cells.filter(pc.match_substring_regex(cells, _NUMBER_START))
+    enough = pc.count_distinct(numbers).as_py() >= _LEAST_NUMBERS
+    return words if enough and len(numbers) + pc.sum(is_word).as_py() == len(cells) else []
+
+
+_NUMBER_START = r"^\s*[-+]?\s*[$€£¥]?\s*[.,]?\d"
 _WITH_COMMA = r"^\s*[-+]?(\d+|\d*,\d+)([eE][-+]?\d+)?\s*$"
 # 1,234 may be a thousand; 0,234 and 1,5 and 1234,5 are not
 _SURELY_DECIMAL = r"^\s*[-+]?(\d*,(\d|\d\d|\d{4,})|0*,\d+|\d{4,},\d+|\d+,\d+[eE].*)\s*([eE][-+]?\d+)?\s*$"

@@ -24,13 +24,14 @@ from demur.tabular.table_files import Source, TableReader, open_raw, open_table,
 from demur.tabular.table_model import TableModel, is_rejected
 from demur.tabular.table_writer import TableWriter
 
-__all__ = ["DecideOptions", "Decided", "decide_file"]
-
 _Chunk = TypeVar("_Chunk")
 _Answer = TypeVar("_Answer")
 
 SAVES = "saves"
 """The column with the expected saving of a review."""
+
+BECAUSE = "because"
+"""The column with the columns that explain a declined row."""
 
 _IN_FLIGHT = 3
 """Chunks in memory at once: one being read, one being decided, one being written."""
@@ -63,6 +64,8 @@ class DecideOptions:
         rows are read twice.
     proba : bool, default False
         Whether to write the calibrated probability of each class, in columns ``proba:<class>``.
+    why : bool, default False
+        Whether to write the columns that explain a declined row, in a column ``because``.
     keep : sequence of str, or None
         Columns to copy unchanged in front of the answers; None copies all. Cells of a CSV file are copied as text.
     strict : bool, default True
@@ -85,6 +88,7 @@ class DecideOptions:
     capacity: Mapping[str, float | None] | None = None
     review_budget: float | None = None
     proba: bool = False
+    why: bool = False
     keep: Sequence[str] | None = ()
     strict: bool = True
     chunk_rows: int = 65_536
@@ -199,7 +203,10 @@ def _checked(model: TableModel, reader: TableReader, options: DecideOptions) -> 
     names = list(reader.columns) if options.keep is None else list(dict.fromkeys(options.keep))
     check_columns(names, reader.columns, reader.name, " to keep")
     written = {*model.answer_columns(reader.columns), *(model.proba_columns if options.proba else ())}
-    written |= set() if options.review_budget is None else {SAVES}
+    written |= {SAVES} if options.review_budget is not None else set()
+    if options.why:
+        model.check_why()
+        written.add(BECAUSE)
     clashes = [name for name in names if name in written]
     if clashes:
         problem = f"{reader.name} has a column {clashes[0]!r} to keep, which is also the name of an answer"
@@ -227,10 +234,26 @@ def _decided(
         answers = model.answers(chunk, options.cost, proba=options.proba, prices=options.prices, **place)
         columns = {name: copies.column(name) for name in kept}
         columns |= {name: answers.column(name).combine_chunks() for name in answers.column_names}
+        if options.why:
+            found = model.because(chunk, is_rejected(answers), options.cost)
+            columns[BECAUSE] = pa.array(map(_because_words, found), pa.string())
         columns |= {SAVES: pa.array(chosen[SAVES])} if SAVES in chosen else {}
         return pa.record_batch(columns)
 
     return _in_order(answer, numbered())
+
+
+def _because_words(notes: list[dict[str, str]] | None) -> str | None:
+    """Write the columns that explain a row.
+
+    Examples
+    --------
+    >>> _because_words([{"column": "size", "note": "cat 98% with 1.2"}]), _because_words([])
+    ('size: cat 98% with 1.2', 'no single column')
+    """
+    if notes is None:
+        return None
+    return "; ".join(f"{one['column']}: {one['note']}" for one in notes) or "no single column"
 
 
 def _to_be_read_twice(source: Source, stack: ExitStack) -> Source:

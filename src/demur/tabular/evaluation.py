@@ -1,22 +1,26 @@
 """Evaluation: the figures of a model with a reject option on labelled rows."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+import time
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from demur.array_types import AnyArray, ByName, FloatArray
-from demur.columns.frames import check_columns, listed
+from demur.array_types import AnyArray, ByName, FloatArray, Floats, Ints, Mask
+from demur.calibration import TemperatureScaling
+from demur.columns.frames import check_columns
 from demur.costs import check_cost
 from demur.deferral import Capacity
 from demur.errors import InputError
-from demur.metrics import Interval, RiskCoverage, area_intervals, mean_interval, proportion_interval, risk_interval
+from demur.metrics import Interval, RiskCoverage, area_intervals, proportion_interval, risk_interval
 from demur.rules import CostMatrix, Decision, Rule, check_proba, chow_acceptance
+from demur.tabular.checks import Comparison, compared, findings, ignored_codes, verdict
 from demur.tabular.evaluation_figures import (
     AnswerCounts,
     ClassFigures,
@@ -29,6 +33,7 @@ from demur.tabular.evaluation_figures import (
     figures_by_group,
     json_ready,
     matrix_words,
+    mean_of,
     per_hundred,
     percent,
     shares_in_words,
@@ -37,10 +42,11 @@ from demur.tabular.expert_evaluation import ExpertEvaluation, right_answers
 from demur.tabular.table_files import LabelledTable, class_texts, label_text
 from demur.tabular.table_model import TableModel, answer_confidence, top_scores
 
-__all__ = ["Case", "Evaluation", "cost_difference", "evaluate_table"]
-
 _AT_ONCE = 1 << 22
 """Largest number of scores in memory at once."""
+
+_MOST_COLUMNS = 6
+"""Original columns of a row that a report shows."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,17 @@ class Evaluation:
         Where the model can ask experts; a rejection then is a question.
     outside : array of bool, or None
         Which rows are labelled out of scope: any answer to them is wrong. :meth:`of` takes the label, ``out_of_scope``.
+    single : tuple of str and Decision, or None
+        The best single model of a blend, by its log loss in training, and its decisions on the same rows.
+    starved : str or None
+        What the time budget cut short or left out in training, in a sentence.
+    false_alarms : tuple of float, or None
+        The parameters of the beta distribution of the rate at which ordinary rows are declined as novel.
+    importances : dict of str to Interval
+        By how much a row costs more if its value of a column is that of another row, drawn at random. The most
+        important column comes first. Empty where it was not asked for.
+    ignored : collection of str
+        Codes of the checks to leave out.
 
     Examples
     --------
@@ -125,13 +142,13 @@ class Evaluation:
            [0, 1, 0]])
     >>> result.headline()
     'At cost 0.3, the model answers 75.0 % of the rows, 66.7 % of those correctly, and declines 25.0 %; each 100 rows
-    cost 32.5 (25.0 if all were answered, 30.0 if all were declined).'
+    cost 32.5.'
     >>> result.at(0.1).coverage
     0.0
     """
 
     class_names: tuple[str, ...]
-    true: NDArray[np.int64]
+    true: Ints
     decision: Decision[AnyArray]
     cost: float | None
     cost_adjustable: bool = False
@@ -145,7 +162,12 @@ class Evaluation:
     group: str | None = None
     group_of_row: Sequence[str | None] = ()
     asking: ExpertEvaluation | None = None
-    outside: NDArray[np.bool_] | None = None
+    outside: Mask | None = None
+    single: tuple[str, Decision[AnyArray]] | None = None
+    starved: str | None = None
+    false_alarms: tuple[float, float] | None = None
+    importances: Mapping[str, Interval] = field(default_factory=dict)
+    ignored: Collection[str] = ()
 
     @classmethod
     def of(
@@ -195,10 +217,10 @@ class Evaluation:
         """Return the evaluation of the same model at another cost, where the cost is adjustable."""
         if not self.cost_adjustable:
             raise InputError(f"these decisions do not follow the cost: fit or decide again for cost {cost:g}.")
-        price, old = float(check_cost(cost)), self.decision
-        acceptance = chow_acceptance(old.confidence, np.asarray(price))
-        new = Decision.from_acceptance(old.label, acceptance, old.confidence)
-        return replace(self, cost=price, decision=replace(new, novel=old.novel, in_scope=old.in_scope))
+        price = float(check_cost(cost))
+        single = None if self.single is None else (self.single[0], _decision_at(price, self.single[1]))
+        decision = _decision_at(price, self.decision)
+        return replace(self, cost=price, decision=decision, single=single, importances={})
 
     @property
     def n_rows(self) -> int:
@@ -234,13 +256,41 @@ class Evaluation:
         }
 
     @cached_property
-    def wrong(self) -> NDArray[np.bool_]:
+    def wrong(self) -> Mask:
         """Mask of the rows whose answer is wrong, or would be if they were answered."""
         return np.asarray(self.decision.label != self.true)
 
-    def paid(self, cost: float) -> NDArray[np.float64]:
+    def paid(self, cost: float) -> Floats:
         """Return what each row costs: 0 where the answer is right, 1 where it is wrong, ``cost`` where declined."""
         return np.where(self.decision.reject, cost, self.wrong.astype(np.float64))
+
+    def costs_of(self, decision: Decision[AnyArray], rows: Any = slice(None)) -> Any:
+        """Return what each of these rows costs by a decision, None where the rule has no cost.
+
+        A row whose label has no price in a cost matrix costs NaN.
+        """
+        true, matrix = self.true[rows], self.cost_matrix
+        if self.asking is not None:
+            return self.asking.costs[rows]
+        if matrix is not None:
+            priced = np.vstack([matrix, np.full(matrix.shape[1], np.nan)])
+            return priced[true, np.where(decision.reject, len(self.class_names), decision.label)]
+        return None if self.cost is None else np.where(decision.reject, self.cost, 1.0 * (decision.label != true))
+
+    @cached_property
+    def compared(self) -> list[Comparison]:
+        """The decisions compared with answering and declining every row, and with the best single model of a blend."""
+        return compared(self)
+
+    @cached_property
+    def findings(self) -> list[dict[str, str]]:
+        """What the checks have found, problems first: code, severity, title, found and advice."""
+        return findings(self)
+
+    @property
+    def verdict(self) -> list[str]:
+        """Whether the model is better than its alternatives, and whether it is calibrated, in sentences."""
+        return verdict(self)
 
     @cached_property
     def counts(self) -> AnswerCounts:
@@ -274,7 +324,7 @@ class Evaluation:
         return float(self.wrong.mean())
 
     @property
-    def cost_matrix(self) -> NDArray[np.float64] | None:
+    def cost_matrix(self) -> Floats | None:
         """The costs by true class and answer, rejection last, that the decisions were made by."""
         return np.asarray(self.rule.costs, dtype=np.float64) if isinstance(self.rule, CostMatrix) else None
 
@@ -284,20 +334,19 @@ class Evaluation:
 
         Empty without a matrix. Rows whose label is not a class have no costs, and are left out.
         """
-        matrix = self.cost_matrix
+        matrix, decision, found = self.cost_matrix, self.decision, {}
         if matrix is None:
             return {}
-        n_classes, label = len(self.class_names), self.decision.label
+        n_classes, reject = len(self.class_names), decision.reject
         # Only the columns that a policy can use say what could have happened.
-        policies = {
-            "mean_cost": (np.where(self.decision.reject, n_classes, label), slice(None)),
-            "mean_cost_if_all_answered": (label, slice(n_classes)),
-            "mean_cost_if_all_rejected": (np.full(self.n_rows, n_classes), slice(n_classes, None)),
-        }
-        return {
-            name: mean_interval(matrix[:, columns], self._confusion(answers)[:n_classes, columns])
-            for name, (answers, columns) in policies.items()
-        }
+        for name, rows, columns in (
+            ("mean_cost", reject, slice(None)),
+            ("mean_cost_if_all_answered", np.zeros_like(reject), slice(n_classes)),
+            ("mean_cost_if_all_rejected", np.ones_like(reject), slice(n_classes, None)),
+        ):
+            costs = self.costs_of(replace(decision, reject=rows))
+            found[name] = mean_of(costs[np.isfinite(costs)], matrix[:, columns])
+        return found
 
     @cached_property
     def risk_coverage(self) -> RiskCoverage:
@@ -305,13 +354,10 @@ class Evaluation:
         return RiskCoverage.from_confidence(_sortable(self.decision.confidence), self.wrong)
 
     @cached_property
-    def confusion(self) -> NDArray[np.int64]:
+    def confusion(self) -> Ints:
         """True classes by answers, rejections last; labels that are not a class, if any, have a last row."""
-        return self._confusion(np.where(self.decision.reject, len(self.class_names), self.decision.label))
-
-    def _confusion(self, answers: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-        """Count true classes by answers, which are positions among the classes, or their number for a rejection."""
         width = len(self.class_names) + 1
+        answers = np.where(self.decision.reject, width - 1, self.decision.label)
         counts = np.bincount(self.true * width + answers, minlength=width**2).reshape(width, width)
         return np.asarray(counts if (self.true == width - 1).any() else counts[:-1], dtype=np.int64)
 
@@ -319,11 +365,8 @@ class Evaluation:
     def by_class(self) -> list[ClassFigures]:
         """The figures of each class."""
         counts = self.confusion
-        n_rows, n_answers = counts.sum(axis=1), counts[:, :-1].sum(axis=0)
-        return [
-            ClassFigures(name, int(n_rows[k]), int(counts[k, -1]), int(counts[k, k]), int(n_answers[k]))
-            for k, name in enumerate(self.class_names)
-        ]
+        columns = counts.sum(axis=1), counts[:, -1], counts.diagonal(), counts[:, :-1].sum(axis=0)
+        return [ClassFigures(*one) for one in zip(self.class_names, *map(np.ndarray.tolist, columns), strict=False)]
 
     @cached_property
     def by_group(self) -> list[GroupFigures]:
@@ -375,38 +418,39 @@ class Evaluation:
         """The guarantee of the rule compared with these rows; None without a guarantee."""
         return check_guarantee(self.rule, self.counts)
 
-    def nearest_border(self, n: int = 20, n_columns: int = 6) -> list[Case]:
+    def nearest_border(self, n: int = 20) -> list[Case]:
         """Return the rejected rows that came nearest to being answered, the nearest first; novel rows never do."""
         near = self.decision.reject
         if self.decision.novel is not None:
             near = near & ~self.decision.novel
-        return self._cases(near, self.decision.acceptance, n, n_columns)
+        return self._cases(near, self.decision.acceptance, n)
 
-    def worst_mistakes(self, n: int = 20, n_columns: int = 6) -> list[Case]:
+    def worst_mistakes(self, n: int = 20) -> list[Case]:
         """Return the rows answered wrongly with the most confidence, the most confident first."""
-        return self._cases(~self.decision.reject & self.wrong, self.answer_confidence, n, n_columns)
+        return self._cases(~self.decision.reject & self.wrong, self.answer_confidence, n)
 
-    def most_unusual(self, n: int = 20, n_columns: int = 6) -> list[Case]:
+    def most_unusual(self) -> list[Case]:
         """Return the rows declined as novel or out of scope, the least probable in scope first."""
         strange = np.isin(self.decision.reason, ("novel", "out of scope"))
         inside = np.zeros(self.n_rows) if self.decision.in_scope is None else self.decision.in_scope
-        return self._cases(strange, -inside, n, n_columns)
+        return self._cases(strange, -inside)
 
-    def _cases(self, mask: NDArray[np.bool_], order: FloatArray, n: int, n_columns: int) -> list[Case]:
+    def _cases(self, mask: Mask, order: FloatArray, n: int = 20) -> list[Case]:
         """Return up to ``n`` of the rows, from the highest of ``order`` down; ties stay in the order of the rows."""
         chosen = np.flatnonzero(mask)
         chosen = chosen[np.argsort(-_sortable(order[chosen]), kind="stable")[:n]]
-        table = pa.table({}) if self.rows is None else self.rows.select(range(self.rows.num_columns)[:n_columns])
-        columns = table.take(chosen).to_pylist() if table.num_columns else [{}] * len(chosen)
+        columns: list[ByName] = [{}] * len(chosen)
+        if self.rows is not None:
+            columns = self.rows.select(range(self.rows.num_columns)[:_MOST_COLUMNS]).take(chosen).to_pylist()
         names = (*self.class_names, "none of the classes")
         cases = []
-        for row, shown_columns in zip(chosen.tolist(), columns, strict=True):
-            answer, second, second_confidence = int(self.decision.label[row]), None, None
-            if self.top is not None:
-                second, second_confidence = names[int(self.top[row, 1])], float(self.top[row, 2])
+        for row, shown in zip(chosen.tolist(), columns, strict=True):
             number = row + 1 if self.row_numbers is None else self.row_numbers[row]
-            confidence, true = float(self.answer_confidence[row]), names[int(self.true[row])]
-            cases.append(Case(str(number), true, names[answer], confidence, second, second_confidence, shown_columns))
+            true, answer = names[self.true[row]], names[self.decision.label[row]]
+            case = Case(str(number), true, answer, float(self.answer_confidence[row]), columns=shown)
+            if self.top is not None:
+                case = replace(case, second=names[int(self.top[row, 1])], second_confidence=float(self.top[row, 2]))
+            cases.append(case)
         return cases
 
     def headline(self) -> str:
@@ -415,37 +459,12 @@ class Evaluation:
             return self.asking.headline()
         words = shares_in_words(self.counts)
         if self.mean_costs:
-            start, costs = "By its cost matrix", [matrix_words(one.estimate) for one in self.mean_costs.values()]
+            start, paid = "By its cost matrix", matrix_words(self.mean_costs["mean_cost"].estimate)
         elif self.cost is not None:
-            start = f"At cost {cost_words(self.cost)}"
-            costs = [per_hundred(one) for one in (self.risk, self.risk_if_all_answered, self.cost)]
+            start, paid = f"At cost {cost_words(self.cost)}", per_hundred(self.risk)
         else:
             return f"{words[0].upper()}{words[1:]}."
-        paid, answered, declined = costs
-        spent = f"each 100 rows cost {paid} ({answered} if all were answered, {declined} if all were declined)"
-        return f"{start}, {words}; {spent}."
-
-    def class_warnings(self) -> list[str]:
-        """Name the classes whose share of correct answers is significantly below half of that of all rows.
-
-        The intervals of all classes hold together with 95 % confidence (Bonferroni). With experts there are none.
-        """
-        if self.asking is not None:
-            return []
-        half, level = self.counts.n_right / self.n_rows / 2, 1 - 0.05 / len(self.by_class)
-        found = [
-            one
-            for one in self.by_class
-            if one.n_rows and proportion_interval(one.n_right, one.n_rows, level).high < half
-        ]
-        if len(found) > 3:
-            names = listed(one.name for one in found)
-            return [f"{len(found):,} classes have fewer than half as many correct answers as all rows: {names}."]
-        return [
-            f"Class {one.name}: {one.n_right:,} of {counted(one.n_rows, 'row', 'rows')} answered correctly, "
-            f"{one.n_rejected:,} declined, {one.n_rows - one.n_rejected - one.n_right:,} answered wrongly."
-            for one in sorted(found, key=lambda one: one.n_right / one.n_rows)
-        ]
+        return f"{start}, {words}; each 100 rows cost {paid}."
 
     def meaning(self) -> list[str]:
         """Explain the unit of the headline, and how the rule decides where it is not by a cost."""
@@ -454,45 +473,33 @@ class Evaluation:
         return [] if self.explanation is None else [self.explanation]
 
     def remarks(self) -> list[str]:
-        """Return sentences on the guarantee, on groups that differ, and on special rows."""
-        sentences = [] if self.guarantee_check is None else [self.guarantee_check.sentence]
-        sentences += [
-            f"Group {one.name} has significantly {one.differs} errors than all rows: {percent(one.errors.estimate)} of "
-            f"its {counted(one.counts.n_answered, 'answer', 'answers')} are wrong."
-            for one in self.by_group
-            if one.differs
-        ]
+        """Return sentences on a guarantee that holds, and on special rows, beside what the checks have found."""
+        check, sentences = self.guarantee_check, []
+        if check is not None and check.verdict in ("kept", "within chance"):
+            sentences.append(check.sentence)
         if self.n_novel:
             rows = counted(self.n_novel, "row is", "rows are")
             sentences.append(f"{rows} declined as novel, that is, unlike the training rows.")
-        if self.scope is not None:
-            found = self.scope
+        if (found := self.scope) is not None:
             words = counted(found["n_out_of_scope"], "row is", "rows are")
             sentences.append(
                 f"{words} out of scope, and {found['n_declined']:,} of them are declined; the first choice is right "
                 f"for {percent(found['accuracy_in_scope'].estimate)} of the rows in scope"
                 + ("." if found["auroc"] is None else f"; the AUROC of out-of-scope detection is {found['auroc']:.3f}.")
             )
-        if self.asking is not None:
-            sentences += self.asking.remarks()
         if self.n_unlabelled:
             rows = counted(self.n_unlabelled, "row has no label and is", "rows have no label and are")
             sentences.append(f"{rows} left out.")
-        if self.n_unknown:
-            rows = counted(self.n_unknown, "row has a label", "rows have labels")
-            priced = " The cost matrix has no price for it." if self.mean_costs else ""
-            sentences.append(
-                f"{rows} that the model does not know; such a row counts as an error when answered.{priced}"
-            )
         return sentences
 
     def sentences(self) -> list[str]:
         """Return the results in sentences, for a reader who does not know the reject option."""
-        return [self.headline(), *self.class_warnings(), *self.meaning(), *self.remarks()]
+        found = [f"{one['code']} {one['title']}: {one['found']} {one['advice']}" for one in self.findings]
+        return [self.headline(), *self.verdict, *found, *self.meaning(), *self.remarks()]
 
     def to_json(self) -> ByName:
         """Return every figure as plain numbers, strings, lists and dicts, with None where one is undefined."""
-        check, counts = self.guarantee_check, self.counts
+        counts, bins = self.counts, self.reliability
         found = {
             "n_rows": self.n_rows,
             "n_unlabelled": self.n_unlabelled,
@@ -503,7 +510,10 @@ class Evaluation:
             "cost_matrix": self.cost_matrix,
             "rule": self.explanation,
             "sentences": self.sentences(),
-            "guarantee": None if check is None else asdict(check),
+            "verdict": self.compared,
+            "checks": self.findings,
+            "importances": self.importances,
+            "guarantee": self.guarantee_check,
             "counts": {
                 "answered": counts.n_answered,
                 "rejected": counts.n_rejected,
@@ -511,15 +521,16 @@ class Evaluation:
                 "novel": self.n_novel,
             },
             "figures": self.figures,
-            "by_class": [one.to_json() for one in self.by_class],
+            "by_class": [vars(one) | {"intervals": one.intervals} for one in self.by_class],
             "group": self.group,
-            "by_group": [one.to_json() for one in self.by_group],
+            "by_group": self.by_group,
             "confusion": self.confusion,
-            "calibration": None if self.reliability is None else self.reliability.to_json(),
+            "calibration": None if bins is None else {"expected_calibration_error": bins.ece, **vars(bins)},
             "out_of_scope": self.scope,
             "asking": None if self.asking is None else self.asking.to_json(),
         }
-        return {name: json_ready(value) for name, value in found.items()}
+        json: ByName = json_ready(found)
+        return json
 
 
 def cost_difference(first: Evaluation, second: Evaluation, cost: float | None = None) -> Interval:
@@ -555,10 +566,8 @@ def cost_difference(first: Evaluation, second: Evaluation, cost: float | None = 
     price = float(first.cost or 0) if cost is None else cost
     if len(first.true) != len(second.true):
         raise InputError("the models were evaluated on different rows: give the same rows to both.")
-    paid = [one.paid(price) for one in (first, second)]
     possible = np.subtract.outer([0.0, price, 1.0], [0.0, price, 1.0]).ravel()
-    values, counts = np.unique(np.append(paid[0] - paid[1], possible), return_counts=True)
-    return mean_interval(values, counts - np.unique(possible, return_counts=True)[1])
+    return mean_of(first.paid(price) - second.paid(price), possible)
 
 
 def evaluate_table(
@@ -568,6 +577,8 @@ def evaluate_table(
     cost: float | None = None,
     group: str | None = None,
     prices: Mapping[str, float] | None = None,
+    importances: bool = False,
+    ignored: str | None = None,
     where: str = "the table",
 ) -> Evaluation:
     """Decide for each row that has a label, and evaluate the decisions.
@@ -583,6 +594,10 @@ def evaluate_table(
         A column such as the site; its groups are also evaluated separately.
     prices : mapping of names to float, optional
         Prices of asking experts that replace the model's.
+    importances : bool, default False
+        Whether to measure how much the decisions need each column, which takes as long as deciding 50,000 rows.
+    ignored : str, optional
+        Codes of checks to leave out, such as ``"DM003,DM007"``.
     where : str
         What messages call the table.
 
@@ -594,31 +609,79 @@ def evaluate_table(
     >>> evaluate_table(fit_table(table, "pet", model="lr"), table).accepted_accuracy
     1.0
     """
-    data, asking = LabelledTable.of(table, model.target, where), None
+    data, asking, codes = LabelledTable.of(table, model.target, where), None, ignored_codes(ignored)
     if group is not None:
         check_columns([group], table.column_names, where)
     decision, top = _decide(model, data.rows, cost, prices, where)
     if model.asks_experts:
         decision, asking = _asking(model, data, decision, prices)
     texts = [column.name for column in model.schema.columns if column.kind == "text"]  # shown first
-    return Evaluation.of(
+    single, alone = None, None if model.asks_experts else _best_single(model)
+    if alone is not None:
+        single = alone[0], _decide(alone[1], data.rows, cost, None, where)[0]
+    result = Evaluation.of(
         data.labels,
         decision,
         classes=model.classes,
         cost=model.cost if cost is None else cost,
-        top=top if model.has_proba else None,
         cost_adjustable=model.cost_adjustable,
+        rule=getattr(model.classifier, "rule_", None),
+        out_of_scope=model.facts.get("out_of_scope", {}).get("label"),
+        top=top if model.has_proba else None,
         explanation=None if prices else model.explain(),
         rows=data.rows.select(sorted(data.rows.column_names, key=lambda name: name not in texts)),
         row_numbers=data.numbers + 1,
         why_cost_fixed=model.why_cost_fixed,
-        rule=getattr(model.classifier, "rule_", None),
         n_unlabelled=data.n_unlabelled,
         group=group,
         group_of_row=() if group is None else class_texts(data.rows[group]).tolist(),
         asking=asking,
-        out_of_scope=model.facts.get("out_of_scope", {}).get("label"),
+        single=single,
+        ignored=codes,
+        starved=model.facts.get("starved"),
+        false_alarms=None if model.novelty is None else model.novelty.false_alarms,
     )
+    return replace(result, importances=_importances(model, result, data.rows, cost)) if importances else result
+
+
+def _best_single(model: TableModel) -> tuple[str, TableModel] | None:
+    """Return the member of a blend with the least log loss in training, with the same rule; None without a blend."""
+    option = copy(model.classifier)
+    blend = copy(getattr(option, "estimator_", option))
+    members = [one for one in getattr(blend, "tried_", ()) if one.weight]
+    if len(members) < 2:
+        return None
+    best = min(range(len(members)), key=lambda number: members[number].log_loss)
+    for name in ("models_", "scalings_", "views_"):
+        setattr(blend, name, getattr(blend, name)[best : best + 1])
+    blend.weights_, blend.scaling_, option.estimator_ = (1.0,), TemperatureScaling(1.0), blend
+    return members[best].name, replace(model, classifier=option)
+
+
+_MOST_DECISIONS, _MOST_ROWS, _FEWEST_ROWS = 50_000, 2_000, 100
+"""Rows decided again for all importances together, and the most and the fewest rows for one column."""
+_SECONDS = 20.0
+"""After this time the remaining columns are left out."""
+
+
+def _importances(model: TableModel, result: Evaluation, rows: pa.Table, cost: float | None) -> dict[str, Interval]:
+    """Return the permutation importance of each column: what a row costs more with the value of another row."""
+    own, names, started, found = result.costs_of(result.decision), model.schema.names, time.monotonic(), {}
+    if own is None or result.asking is not None:
+        return {}
+    n_rows = max(_FEWEST_ROWS, min(_MOST_ROWS, _MOST_DECISIONS // len(names)))
+    chosen = np.random.default_rng(0).permutation(len(own))[:n_rows]  # so that the next row is drawn at random
+    table, matrix = rows.select(names).take(chosen), result.cost_matrix
+    most = 1.0 if matrix is None else float(np.ptp(matrix))
+    for place, name in enumerate(names):
+        changed = table.set_column(place, name, table[name].take(np.roll(np.arange(len(chosen)), 1)))
+        costs = result.costs_of(model.decide(changed, cost), chosen)
+        more = (costs - own[chosen])[np.isfinite(own[chosen])]
+        if len(more):
+            found[name] = mean_of(more, [-most, most])
+        if time.monotonic() - started > _SECONDS:
+            break
+    return dict(sorted(found.items(), key=lambda one: -one[1].estimate))
 
 
 def _decide(
@@ -631,8 +694,9 @@ def _decide(
         decision, scores = model.decide_and_score(part, cost, prices=prices, where=where, first=start)
         decisions.append(vars(decision if model.asks_experts else replace(decision, costs=None)))
         tops.append(top_scores(scores, decision.label))
-    held = {name: [one[name] for one in decisions] for name, value in decisions[0].items() if value is not None}
-    return Decision(**{name: np.concatenate(parts) for name, parts in held.items()}), np.concatenate(tops)
+    names = [name for name, value in decisions[0].items() if value is not None]
+    parts = {name: np.concatenate([one[name] for one in decisions]) for name in names}
+    return Decision(**parts), np.concatenate(tops)
 
 
 def _asking(
@@ -659,12 +723,18 @@ def _asking(
     return decision, asking
 
 
+def _decision_at(cost: float, old: Decision[AnyArray]) -> Decision[AnyArray]:
+    """Return the decision of Chow's rule at another cost."""
+    new = Decision.from_acceptance(old.label, chow_acceptance(old.confidence, np.asarray(cost)), old.confidence)
+    return replace(new, novel=old.novel, in_scope=old.in_scope)
+
+
 def _texts(values: ArrayLike) -> list[str | None]:
     """Return labels as text; a list keeps its types, which NumPy would merge into text."""
     return [label_text(one) for one in np.asarray(values, dtype=object).tolist()]
 
 
-def _class_codes(labels: list[str | None], names: list[str | None], outside: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _class_codes(labels: list[str | None], names: list[str | None], outside: Mask) -> Ints:
     """Return the position of each label among the K classes, and K where it is none of them."""
     position = {name: code for code, name in enumerate(names)}
     if len(position) < len(names) or len(names) < 2:

@@ -2,40 +2,16 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from demur.array_types import ByName
+from demur.array_types import Floats, Ints, Mask
 from demur.guarantees import Coverage, RiskControl
-from demur.metrics import Interval, proportion_interval, risk_interval
+from demur.metrics import Interval, mean_interval, proportion_interval, risk_interval
 from demur.rules import Rule
-
-__all__ = [
-    "FIGURES",
-    "UNDEFINED",
-    "AnswerCounts",
-    "ClassFigures",
-    "Figure",
-    "GroupFigures",
-    "GuaranteeCheck",
-    "ReliabilityBins",
-    "check_guarantee",
-    "cost_words",
-    "counted",
-    "figures_by_group",
-    "four_digits",
-    "interval_words",
-    "json_ready",
-    "matrix_words",
-    "per_hundred",
-    "percent",
-    "shares_in_words",
-]
-
-Floats = NDArray[np.float64]
 
 UNDEFINED = "\N{EN DASH}"
 """Stands for a figure that is not defined, such as the accuracy of no answers."""
@@ -165,6 +141,45 @@ FIGURES = {
 """All figures that an evaluation can have."""
 
 
+_MOST_VALUES = 64
+"""Different amounts that an interval of a mean distinguishes."""
+
+
+def mean_of(values: ArrayLike, possible: ArrayLike, confidence_level: float = 0.95) -> Interval:
+    """Return an interval of the mean of amounts, given others that are possible; many different ones are rounded first.
+
+    Examples
+    --------
+    >>> print(mean_of([0.0, 0.2, 0.2, 0.0], possible=[0.0, 1.0]))
+    0.1 [0.01352, 0.617]
+    """
+    amounts = np.asarray(values, dtype=np.float64)
+    support = np.union1d(amounts, possible)
+    if len(support) > _MOST_VALUES:
+        support = np.linspace(support[0], support[-1], _MOST_VALUES)
+    if len(support) == 1:
+        return Interval(support[0], support[0], support[0], confidence_level)
+    cells = np.searchsorted((support[1:] + support[:-1]) / 2, amounts)
+    found = mean_interval(support, np.bincount(cells, minlength=len(support)), confidence_level)
+    mean = float(amounts.mean())
+    shift = mean - found.estimate
+    return replace(found, estimate=mean, low=found.low + shift, high=found.high + shift)
+
+
+def rows_needed(difference: Interval, n_rows: int) -> str:
+    """Say about how many rows would show a difference that ``n_rows`` do not show; nothing if none would.
+
+    Examples
+    --------
+    >>> rows_needed(Interval(0.01, -0.01, 0.03, 0.95), 100)
+    ' A difference of this size would take about 400 rows.'
+    """
+    if not difference.estimate:
+        return ""
+    needed = n_rows * ((difference.high - difference.low) / 2 / abs(difference.estimate)) ** 2
+    return f" A difference of this size would take about {float(f'{needed:.2g}'):,.0f} rows."
+
+
 def json_ready(value: Any) -> Any:
     """Return figures as plain numbers, strings, lists and dicts, with None for what is undefined.
 
@@ -175,6 +190,8 @@ def json_ready(value: Any) -> Any:
     """
     if isinstance(value, Interval):
         value = {"estimate": value.estimate, "low": value.low, "high": value.high}
+    elif is_dataclass(value):
+        value = vars(value)
     if isinstance(value, Mapping):
         return {name: json_ready(one) for name, one in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -287,17 +304,6 @@ class ClassFigures:
         }
         return {name: proportion_interval(*share) for name, share in shares.items()}
 
-    def to_json(self) -> ByName:
-        """Return the figures with their 95 % intervals as plain numbers."""
-        found = self.intervals
-        return {
-            "name": self.name,
-            "n_rows": self.n_rows,
-            "n_rejected": self.n_rejected,
-            **json_ready({name: one.estimate for name, one in found.items()}),
-            "intervals": json_ready({name: [one.low, one.high] for name, one in found.items()}),
-        }
-
 
 @dataclass(frozen=True, eq=False)
 class ReliabilityBins:
@@ -332,7 +338,7 @@ class ReliabilityBins:
     """
 
     edges: Floats
-    n_rows: NDArray[np.int64]
+    n_rows: Ints
     confidence: Floats
     accuracy: Interval
 
@@ -361,20 +367,6 @@ class ReliabilityBins:
         gaps = np.abs(self.accuracy.estimate - self.confidence)
         return float(np.average(gaps[self.n_rows > 0], weights=self.n_rows[self.n_rows > 0]))
 
-    def to_json(self) -> ByName:
-        """Return the bins as plain numbers."""
-        found = self.accuracy
-        columns = {
-            "from": self.edges[:-1],
-            "to": self.edges[1:],
-            "n_rows": self.n_rows,
-            "confidence": self.confidence,
-            "accuracy": found.estimate,
-            "accuracy_interval": np.column_stack([found.low, found.high]),
-        }
-        bins = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        return {"expected_calibration_error": self.ece, "bins": json_ready(bins)}
-
 
 @dataclass(frozen=True)
 class GroupFigures:
@@ -399,15 +391,9 @@ class GroupFigures:
     risk: Interval | None
     differs: str
 
-    def to_json(self) -> ByName:
-        """Return the figures as plain numbers, with None where one is undefined."""
-        counts = {"rows": self.counts.n_rows, "answered": self.counts.n_answered, "wrong": self.counts.n_wrong}
-        shares = json_ready({"coverage": self.coverage, "errors": self.errors, "risk": self.risk})
-        return {"name": self.name, **counts, **shares, "differs": self.differs or None}
-
 
 def figures_by_group(
-    groups: Sequence[str | None], reject: NDArray[np.bool_], wrong: NDArray[np.bool_], cost: float | None = None
+    groups: Sequence[str | None], reject: Mask, wrong: Mask, cost: float | None = None
 ) -> list[GroupFigures]:
     """Return the figures of each group, by name; rows without one are a group as well.
 
@@ -440,9 +426,8 @@ def figures_by_group(
         counts = AnswerCounts(*numbers)
         coverage = proportion_interval(counts.n_answered, counts.n_rows, level)
         errors = proportion_interval(counts.n_wrong, counts.n_answered, level)
-        risk = None
-        if cost is not None:
-            risk = risk_interval(counts.n_wrong, counts.n_rejected, counts.n_rows, cost, level)
+        costs = counts.n_wrong, counts.n_rejected, counts.n_rows
+        risk = None if cost is None else risk_interval(*costs, cost, level)
         differs = "more" if errors.low > errors_of_all else "fewer" if errors.high < errors_of_all else ""
         found.append(GroupFigures(name, counts, coverage, errors, risk, differs))
     return found

@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from demur.array_types import Mask, Objects
 from demur.columns.frames import TableError, Values, check_columns, did_you_mean, listed, shown
 from demur.deferral import Capacity
 from demur.deferral.experts import read_experts
 from demur.errors import InputTypeError
 from demur.tabular.csv_files import column_of_text
 from demur.tabular.table_files import class_texts
-
-__all__ = ["ASKING_COLUMNS", "SYSTEM_ANSWER", "ExpertColumns", "given_answers", "read_answers"]
 
 ASKING_COLUMNS = ("ask", "expected_cost")
 """Columns of the predictions of a model with experts, after those of every model."""
@@ -112,7 +110,7 @@ class ExpertColumns:
 
     def answers(
         self, table: pa.Table | pa.RecordBatch, known: Collection[str], *, where: str = "the table", first: int = 0
-    ) -> dict[str, NDArray[np.object_]]:
+    ) -> dict[str, Objects]:
         """Return what each expert said, as text of shape (n_rows, n_people), None where there is no answer.
 
         Parameters
@@ -131,17 +129,20 @@ class ExpertColumns:
             raise TableError(f"the expert {shown(name)} is named like a class: give the expert another name")
         found = {}
         for name, columns in self.columns.items():
-            people = [
-                _answers(table.column(column), allowed, column, where, first)
-                if column in there
-                else np.full(table.num_rows, None, dtype=object)
-                for column in columns
-            ]
-            found[name] = np.column_stack(people).astype(object)
+            found[name] = np.full((table.num_rows, len(columns)), None, dtype=object)
+            for place, column in enumerate(columns):
+                said = read_answers(table.column(column), allowed) if column in there else found[name][:, place]
+                for row in np.flatnonzero(given_answers(said) & ~np.isin(said.astype(str), [*allowed]))[:1].tolist():
+                    raise TableError(
+                        f"{where}: column {shown(column)}, row {first + row + 1:,}, holds {shown(said[row])}, which is "
+                        f"not one of the classes {listed(sorted(allowed))}{did_you_mean(said[row], allowed)}: leave "
+                        "the cell empty where there is no answer"
+                    )
+                found[name][:, place] = said
         return found
 
 
-def given_answers(people: NDArray[np.object_]) -> NDArray[np.bool_]:
+def given_answers(people: Objects) -> Mask:
     """Return which entries are answers, not None.
 
     Examples
@@ -152,7 +153,7 @@ def given_answers(people: NDArray[np.object_]) -> NDArray[np.bool_]:
     return np.array([one is not None for one in people.ravel()], dtype=bool).reshape(people.shape)
 
 
-def read_answers(column: Values, known: Collection[str]) -> NDArray[np.object_]:
+def read_answers(column: Values, known: Collection[str]) -> Objects:
     """Return answers as class names: as they are written, without spaces around, or as a CSV file is read.
 
     An answer that is not a class is returned without spaces around, and a gap as None.
@@ -165,23 +166,10 @@ def read_answers(column: Values, known: Collection[str]) -> NDArray[np.object_]:
     column = pa.chunked_array([column]) if isinstance(column, pa.Array) else column
     texts = class_texts(column)
     as_read = class_texts(column_of_text(column)) if pa.types.is_string(column.type) else texts
-    found: NDArray[np.object_] = np.full(len(texts), None, dtype=object)
+    found: Objects = np.full(len(texts), None, dtype=object)
     for row, (text, value) in enumerate(zip(texts.tolist(), as_read.tolist(), strict=True)):
         if text is None:
             continue
         gap = text.strip().lower() in _GAPS
         found[row] = next((one for one in (text, text.strip(), value) if one in known), None if gap else text.strip())
-    return found
-
-
-def _answers(column: Values, known: set[str], name: str, where: str, first: int) -> NDArray[np.object_]:
-    """Return answers that must be classes."""
-    found = read_answers(column, known)
-    for row, text in enumerate(found.tolist()):
-        if text is not None and text not in known:
-            raise TableError(
-                f"{where}: column {shown(name)}, row {first + row + 1:,}, holds {shown(text)}, which is not one of the "
-                f"classes {listed(sorted(known))}{did_you_mean(text, known)}: leave the cell empty where there is no "
-                "answer"
-            )
     return found

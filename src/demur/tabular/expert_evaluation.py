@@ -5,16 +5,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from demur.array_types import AnyArray, ByName
+from demur.array_types import AnyArray, ByName, Floats, Ints, Mask
 from demur.metrics import Interval, mean_interval, proportion_interval
-from demur.tabular.evaluation_figures import counted, json_ready, per_hundred, percent
+from demur.tabular.evaluation_figures import counted, per_hundred, percent
 from demur.tabular.expert_columns import given_answers
-
-__all__ = ["ExpertEvaluation", "ExpertFigures", "right_answers"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -81,15 +76,15 @@ class ExpertEvaluation:
     (0.3, 0.75, 0.5)
     >>> found.headline()
     'The model answers 50.0 % of the rows itself and asks nurse about 50.0 %; 75.0 % of the final answers are right, and
-    each 100 rows cost 30.0 (25.0 if nobody were asked, 43.3 if nurse were always asked).'
+    each 100 rows cost 30.0.'
     """
 
     names: tuple[str, ...]
     prices: Floats
-    ask: NDArray[np.int64]
+    ask: Ints
     sure: Floats
     expected: Floats
-    model_right: NDArray[np.bool_]
+    model_right: Mask
     expert_right: Floats
     limits: Mapping[str, float] = field(default_factory=dict)
 
@@ -99,20 +94,15 @@ class ExpertEvaluation:
         return len(self.ask)
 
     @cached_property
-    def filled(self) -> Floats:
-        """Whether each expert is right; where there is no answer, how likely that is."""
-        return np.where(np.isnan(self.expert_right), self.expected, self.expert_right)
-
-    @cached_property
     def right(self) -> Floats:
         """Whether the final answer is right; where the asked expert's is missing, how likely it is to be."""
-        return np.where(self.ask < 0, self.model_right, self.filled[np.arange(self.n_rows), self.ask])
+        expected, seen = (values[np.arange(self.n_rows), self.ask] for values in (self.expected, self.expert_right))
+        return np.where(self.ask < 0, self.model_right, np.where(np.isnan(seen), expected, seen))
 
     @cached_property
     def n_open(self) -> int:
         """The number of rows whose asked expert has not answered."""
-        rows = np.flatnonzero(self.ask >= 0)
-        return int(np.isnan(self.expert_right[rows, self.ask[rows]]).sum())
+        return int((np.isnan(self.expert_right[np.arange(self.n_rows), self.ask]) & (self.ask >= 0)).sum())
 
     @cached_property
     def risk(self) -> Interval:
@@ -135,6 +125,21 @@ class ExpertEvaluation:
     def nobody(self) -> Interval:
         """The mean cost of a row if the model answered all rows."""
         return proportion_interval(int((~self.model_right).sum()), self.n_rows)
+
+    @property
+    def costs(self) -> Floats:
+        """What each row costs: the price and the mistake, or the expected one where an answer is missing."""
+        return np.asarray(np.append(self.prices, 0.0)[self.ask] + 1 - self.right)
+
+    @property
+    def alternatives(self) -> dict[str, Floats]:
+        """What each row costs if nobody is asked, or always one expert: one with a limit cannot always be asked."""
+        always = {
+            f"always asking {one.name}": np.asarray(one.price + 1 - self.expert_right[:, number])
+            for number, one in enumerate(self.experts)
+            if one.n_answered and one.limit is None
+        }
+        return {"asking nobody": np.asarray(1.0 - self.model_right), **always}
 
     @cached_property
     def experts(self) -> list[ExpertFigures]:
@@ -164,16 +169,8 @@ class ExpertEvaluation:
         who = " and ".join([", ".join(shares[:-1]), shares[-1]] if len(shares) > 1 else shares)
         own = percent(float((self.ask < 0).mean()))
         asks = f"The model answers {own} of the rows itself and asks {who or 'nobody'}"
-        # An expert with a limit cannot always be asked.
-        others = [f"{per_hundred(self.nobody.estimate)} if nobody were asked"] + [
-            f"{per_hundred(one.risk_if_always_asked.estimate)} if {one.name} were always asked"
-            for one in self.experts
-            if one.n_answered and one.limit is None
-        ]
-        spent = f"{per_hundred(self.risk.estimate)} ({', '.join(others)})"
-        return (
-            f"{asks}; {percent(self.accuracy.estimate)} of the final answers are right, and each 100 rows cost {spent}."
-        )
+        right, spent = percent(self.accuracy.estimate), per_hundred(self.risk.estimate)
+        return f"{asks}; {right} of the final answers are right, and each 100 rows cost {spent}."
 
     def remarks(self) -> list[str]:
         """Return sentences on missing answers."""
@@ -189,11 +186,11 @@ class ExpertEvaluation:
         return sentences
 
     def to_json(self) -> ByName:
-        """Return every figure as plain numbers."""
+        """Return every figure; :func:`json_ready` writes them as plain numbers."""
         return {
-            "experts": [json_ready(vars(one)) for one in self.experts],
+            "experts": self.experts,
             "n_without_answer": self.n_open,
-            "risk_if_nobody_asked": json_ready(self.nobody),
+            "risk_if_nobody_asked": self.nobody,
         }
 
 

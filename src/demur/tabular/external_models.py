@@ -22,16 +22,6 @@ from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
 from demur.tabular.table_files import LabelledTable, Source, check_classes, class_texts, label_type
 from demur.tabular.table_model import Reads, TableModel, free_label
 
-__all__ = [
-    "class_columns",
-    "fit_answers",
-    "fit_proba",
-    "model_input",
-    "refusal",
-    "schema_of_estimator",
-    "wrap_estimator",
-]
-
 _MOST_ANSWERS = 1000
 """The most different answers that a model knows by name, to say which are new."""
 
@@ -52,14 +42,13 @@ def wrap_estimator(
     name = target or schema.target or "class"
     features = tuple(column for column in schema.columns if column.name != name)
     used, reads = _columns_for(estimator, replace(schema, columns=features))
-    used, data, rows = replace(used, target=name), None, None
-    if isinstance(_inner(estimator), TrainedNetwork):
-        _inner(estimator).predict_proba(np.empty((0, len(used.columns))))  # tells it how many columns there are
+    used, data, rows, inner = replace(used, target=name), None, None, _inner(estimator)
+    if isinstance(inner, TrainedNetwork):
+        inner.predict_proba(np.empty((0, len(used.columns))))  # tells it how many columns there are
     if calibrate is not None:
         data = LabelledTable.of(as_table(calibrate), name, "the table to calibrate on")
         rows = model_input(used, data.rows, reads, data.name)
     classifier = _with_reject_option(estimator, cost, rule, rows, None if data is None else data.labels)
-    inner = _inner(estimator)
     steps = ", ".join(_name(step) for _, step in getattr(inner, "steps", ()))
     facts = {
         "model": _name(inner),
@@ -179,15 +168,11 @@ def _inner(estimator: Estimator) -> Estimator:
 
     from demur.estimators import RejectOption
 
-    while True:
-        if isinstance(estimator, RejectOption):
-            estimator = estimator.estimator_
-        elif isinstance(estimator, FrozenEstimator):
-            estimator = estimator.estimator
-        elif hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        else:
-            return estimator
+    if isinstance(estimator, RejectOption):
+        return _inner(estimator.estimator_)
+    if isinstance(estimator, FrozenEstimator):
+        return _inner(estimator.estimator)
+    return _inner(estimator.best_estimator_) if hasattr(estimator, "best_estimator_") else estimator
 
 
 def _with_reject_option(
@@ -209,9 +194,11 @@ def _with_reject_option(
                 "set_params on it before."
             )
         return estimator
-    methods = ("predict_proba", "decision_function")
-    if not any(hasattr(estimator, one) for one in methods) or not is_classifier(estimator):
-        raise InputTypeError(f"a {_name(estimator)} is not a classifier with {' or '.join(methods)}: give one.")
+    has_scores = hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")
+    if not has_scores or not is_classifier(estimator):
+        raise InputTypeError(
+            f"a {_name(estimator)} is not a classifier with predict_proba or decision_function: give one."
+        )
     try:
         check_is_fitted(estimator)
     except NotFittedError:
@@ -244,8 +231,7 @@ def _as_classes(labels: NDArray[np.str_], classes: AnyArray) -> AnyArray:
     unknown = sorted(set(labels.tolist()) - set(position))
     if unknown:
         raise TableError(f"the labels hold {listed(unknown)}, which the model does not know: it has {listed(texts)}")
-    found: AnyArray = classes[[position[label] for label in labels]]
-    return found
+    return np.asarray(classes[[position[label] for label in labels]])
 
 
 def refusal(error: Exception, estimator: Estimator, where: str, first: int = 0) -> TableError:
@@ -316,24 +302,23 @@ def fit_proba(
     else:
         stored = replace(file.matrix, columns=np.array([int(name) for name in schema.names]))
     given, notes = _probabilities(stored, classes, kind, data)
-    fitted, _ = file.fit(schema, np.arange(float(len(stored))).reshape(-1, 1), given)
+    fitted, _ = file.fit(schema, given)
     return replace(fitted, notes=tuple(notes))
 
 
 def _places(data: LabelledTable, width: int) -> dict[str, str]:
     """Return the column of each class in a matrix: labels are column numbers, or as many classes as columns, sorted."""
     numbers, labels = [str(number) for number in range(width)], data.classes
-    if not set(labels) <= set(numbers):
-        if len(labels) != width:
-            raise TableError(
-                f"{data.name} has {width:,} columns, and {shown(data.target)} holds {len(labels):,} classes, "
-                f"{listed(labels)}: give column numbers from 0 to {width - 1}, or labels of all classes, which are "
-                "sorted to match the columns"
-            )
-        if label_type(data.rows[data.target], data.target) in ("integer", "number"):
-            labels = sorted(labels, key=float)
-        return dict(sorted(zip(labels, numbers, strict=True)))
-    return {number: number for number in sorted(numbers)}
+    if set(labels) <= set(numbers):
+        return {number: number for number in sorted(numbers)}
+    if len(labels) != width:
+        raise TableError(
+            f"{data.name} has {width:,} columns, and {shown(data.target)} holds {len(labels):,} classes, "
+            f"{listed(labels)}: give column numbers from 0 to {width - 1}, or labels of all classes, which are "
+            "sorted to match the columns"
+        )
+    is_number = label_type(data.rows[data.target], data.target) in ("integer", "number")
+    return dict(sorted(zip(sorted(labels, key=float) if is_number else labels, numbers, strict=True)))
 
 
 def fit_answers(
@@ -388,11 +373,7 @@ def fit_answers(
     aside = dict.fromkeys(
         (name for name in data.rows.column_names if name not in {*columns, target}), "it holds no answer or confidence"
     )
-    fitted, _ = file.fit(
-        Schema(tuple(kinds), target, aside),
-        np.arange(float(len(data.labels))).reshape(-1, 1),
-        AnswerClassifier(confidence is not None),
-    )
+    fitted, _ = file.fit(Schema(tuple(kinds), target, aside), AnswerClassifier(confidence is not None))
     return replace(fitted, notes=tuple(_notes_on_answers(data, said, confidence)))
 
 
@@ -450,7 +431,7 @@ def _probabilities(
             notes.append(f"the numbers are read as {kind} ({PROBA_KINDS[kind]}): --proba-kind changes this.")
         estimator = PrecomputedProbabilities(np.array(classes), kind, tolerance)
         for first, values in stored.chunks():  # noqa: B007 # the message needs it
-            estimator.check(values)
+            estimator.predict_proba(values)
     except InputError as error:
         where = f"{data.name}, counting rows with a label" if data.n_unlabelled else data.name
         problem = renumbered(str(error).rstrip("."), first)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, ByName, Features
+from demur.array_types import AnyArray, ByName, Features, Floats, Ints, Mask, Objects
 from demur.columns.frames import TableError, check_columns, did_you_mean, listed, shown
 from demur.columns.schema import DROPPED, LARGEST, Schema
 from demur.errors import InputError, MissingExtraError
@@ -41,21 +41,14 @@ if TYPE_CHECKING:
     from demur.tabular.evaluation import Evaluation
     from demur.tabular.table_model import TableModel
 
-__all__ = [
-    "FitOptions",
-    "FittedFile",
-    "TrainingFile",
-    "check_model",
-    "fit_file",
-    "fit_table",
-    "likely_leaks",
-    "model_names",
-    "read_cost_matrix",
-]
-
 _MOST_OUTPUTS = 1 << 24
 """Numbers that given outputs are calibrated on: 16,777 rows of 1,000 classes. They determine a temperature to about
 1 %, and the memory stays small."""
+
+
+_MOST_TO_REFIT, _FIRST = 50_000, 0.6
+"""A larger table is not fitted again on all rows, since a fifth more rows would improve the model little. The first fit
+gets this share of the time budget, because it tries more candidates than the second."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +95,19 @@ class FitOptions:
     delimiter, decimal, dayfirst : optional
         How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
     units : bool, default=True
-        Whether text such as 1.234,50, 20 % and 169.5 cm is read as numbers. The notation is kept in the model.
+        Whether text such as 1.234,50, 20 % and 169.5 cm is read as numbers, and words such as "unknown" among numbers
+        as missing values. The notation is kept in the model.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None}
         For :func:`fit_proba`: as for :class:`~demur.RejectOption`.
     labels : path, optional
         File with the labels of the rows, and possibly groups and times, if the data have none.
+    preset : {"default", "fast", "best"}
+        The candidates of "auto", as for :class:`~demur.AutoClassifier`.
     time_budget : float or None
         Seconds for the training; None for no limit.
+    refit : bool, default=True
+        Whether :func:`fit_file` fits the model again on all rows once rows are held out to evaluate it. It does not
+        where a rule such as a guarantee is fitted, which belongs to its classifier, or where the rows are many.
     seed : int, default=0
         Random seed of the hold-out and of the training.
     verbose : int
@@ -138,7 +137,9 @@ class FitOptions:
     units: bool = True
     calibration: str | None = "auto"
     labels: Source | None = None
+    preset: str = "default"
     time_budget: float | None = 90.0
+    refit: bool = True
     seed: int = 0
     verbose: int = 0
 
@@ -164,9 +165,9 @@ class FitOptions:
             roles |= {column: f"it holds answers of {shown(name)}" for column, name in self.experts.owners.items()}
         return roles
 
-    def in_scope(self, labels: NDArray[np.str_]) -> NDArray[np.str_]:
-        """Return the labels that are classes."""
-        return np.asarray(labels[labels != (self.out_of_scope or "")])
+    def schema_of(self, data: LabelledTable) -> Schema:
+        """Return the features of rows."""
+        return Schema.learn(data.rows, target=data.target, keep=self.keep, drop=[*self.roles], text=self.text)
 
     def rule_for(self, rows: LabelledTable, classes: list[str]) -> Rule | None:
         """Return the rule for these classes, with the groups of these rows that a guarantee holds in."""
@@ -194,6 +195,8 @@ class FittedFile:
         How long the training took.
     notes : tuple of str
         What a user should know about the file: how it was read, equal rows, columns that may be leaks.
+    judged : TableModel or None
+        The model that is evaluated, if ``model`` was fitted again on all rows afterwards.
     """
 
     model: "TableModel"
@@ -201,16 +204,17 @@ class FittedFile:
     where: str
     seconds: float
     notes: tuple[str, ...] = ()
+    judged: "TableModel | None" = None
 
-    def evaluate(self) -> "Evaluation | CallsEvaluation | None":
-        """Evaluate the model on the rows held out; None if there are none."""
+    def evaluate(self, **options: Any) -> "Evaluation | CallsEvaluation | None":
+        """Evaluate the model on the rows held out, as :func:`evaluate_table` does; None if there are none."""
         if self.held_out is None:
             return None
         from demur.tabular import CallsModel, evaluate_calls, evaluate_table
 
         if isinstance(self.model, CallsModel):
             return evaluate_calls(self.model, self.held_out, where=self.where)
-        return evaluate_table(self.model, self.held_out, where=self.where)
+        return evaluate_table(self.judged or self.model, self.held_out, where=self.where, **options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +239,8 @@ class TrainingFile:
     @classmethod
     def read(cls, path: Source, target: str, spec: FitOptions, *, outputs: bool = False) -> "TrainingFile":
         """Read a file, after its header was checked against the options; ``outputs`` are left in a NumPy file."""
-        notation: ByName = {"decimal": spec.decimal, "dayfirst": spec.dayfirst, "numbers": None if spec.units else {}}
+        notation: ByName = {"decimal": spec.decimal, "dayfirst": spec.dayfirst}
+        notation |= {} if spec.units else {"numbers": {}, "missing": ()}
         with open_table(path, delimiter=spec.delimiter, **notation) as reader:
             if spec.labels is None:
                 check_columns([target], reader.columns, reader.name, " to predict")
@@ -247,56 +252,71 @@ class TrainingFile:
                 experts = ExpertColumns.of(spec.experts, spec.capacity, reader.columns, reader.name, uses)
                 spec = replace(spec, experts=experts)
             if spec.labels is None:
-                named = [*spec.keep, *spec.text, *spec.roles, *([] if spec.risk_group is None else [spec.risk_group])]
+                named = [*spec.keep, *spec.text, *spec.roles, *filter(None, [spec.risk_group])]
                 check_columns(named, reader.columns, reader.name)
             if target in spec.roles:
                 raise TableError(f"column {shown(target)} cannot be the target: {spec.roles[target]}")
-            if spec.model != "auto":
-                check_model(spec.model)
+            check_model(spec.model)
             matrix = reader.matrix if outputs else None
-            table = reader.read() if matrix is None else reader.read_others(matrix)
+            table = reader.read({target, *spec.roles, *spec.text}) if matrix is None else reader.read_others(matrix)
             notation = reader.notation
         if spec.labels is not None:
             labels = read_labels(spec.labels, target, table.num_rows if matrix is None else len(matrix))
             columns = table.drop_columns([name for name in labels.column_names if name in table.column_names])
             table = pa.table({name: one[name] for one in (columns, labels) for name in one.column_names})
         data = LabelledTable.of(table, target, source_name(path))
-        if not outputs:
-            check_classes(spec.in_scope(data.labels), target)
-        elif matrix is not None:
-            matrix = replace(matrix, rows=data.numbers)
-        return cls(data, spec, notation, matrix)
+        return cls(data, spec, notation, None if matrix is None else replace(matrix, rows=data.numbers))
 
-    def fit(self, schema: Schema, compared: Features, given: Any = None) -> tuple[FittedFile, NDArray[np.int64]]:
+    def fit(self, schema: Schema, given: Any = None, compared: Features = None) -> tuple[FittedFile, Ints]:
         """Hold rows out and fit a model on the others; return both, and which rows these are.
 
         Parameters
         ----------
         schema : Schema
             To read the test table with; a model that is trained learns its own from the training rows.
-        compared : table or array
-            Rows that are equal in it may be copies, which stay on one side.
         given : StoredOutputs or AnswerClassifier, optional
             Reads what another model said, in the columns of this schema, instead of a model that is trained.
+        compared : table, optional
+            Rows that are equal in it may be copies, which stay on one side.
         """
         data, spec, known = self.data, self.spec, None if given is None else schema
         classes = list(getattr(given, "classes_", data.classes))
-        train, held_out = self.split(replace(schema, **self.notation), compared, classes)
+        train, held_out = self.split(replace(schema, **self.notation), classes, compared)
         groups = self.groups
         started, of_train = time.perf_counter(), None if groups is None else groups[train]
         more: ByName = {"given": given, "numbers": train if hasattr(given, "outputs") else None}
         model = _fit_rows(data.take(train), spec, schema=known, groups=of_train, classes=classes, **more)
-        model.facts["rows_without_label"] = data.n_unlabelled
-        aside = {**model.schema.set_aside, **spec.roles}
-        model = replace(model, schema=replace(model.schema, set_aside=aside, **self.notation))
-        return self.fitted(model, held_out, started), train
+        return FittedFile(self._of_file(model), held_out, self.where, time.perf_counter() - started), train
 
-    def fitted(
-        self, model: "TableModel", held_out: pa.Table | None, started: float, notes: Sequence[str] = ()
-    ) -> FittedFile:
-        """Return a model with the rows to evaluate it on."""
-        where = self.data.name if self.spec.test is None else source_name(self.spec.test)
-        return FittedFile(model, held_out, where, time.perf_counter() - started, tuple(notes))
+    def _of_file(self, model: "TableModel") -> "TableModel":
+        """Return a model with the notation of the file, and the columns of it that are not features."""
+        model.facts["rows_without_label"] = self.data.n_unlabelled
+        aside = {**model.schema.set_aside, **self.spec.roles}
+        return replace(model, schema=replace(model.schema, set_aside=aside, **self.notation))
+
+    @property
+    def refits(self) -> bool:
+        """Whether the model is fitted again on all rows."""
+        spec, n_rows = self.spec, len(self.data.labels)
+        own = spec.test is None and spec.holdout > 0 and n_rows <= _MOST_TO_REFIT
+        return spec.refit and own and not getattr(spec.rule, "needs_fit", False)
+
+    def fit_again(self, fitted: FittedFile) -> FittedFile:
+        """Fit on all rows, in the time that is left: of "auto", the candidates that were in the blend."""
+        judged, started, left = fitted.model, time.perf_counter(), self.spec.time_budget
+        tried = getattr(getattr(judged.classifier, "estimator_", None), "tried_", ())
+        spec = self.spec if left is None else replace(self.spec, time_budget=max(left - fitted.seconds, 0.1 * left))
+        among = [one.name for one in tried if one.weight]
+        classes = self.data.classes
+        model = self._of_file(_fit_rows(self.data, spec, groups=self.groups, classes=classes, among=among))
+        model.facts["evaluated_before_refit"] = {"rows": judged.facts["rows"]}
+        seconds = fitted.seconds + time.perf_counter() - started
+        return replace(fitted, model=model, judged=judged, seconds=seconds)
+
+    @property
+    def where(self) -> str:
+        """The name of the file with the rows to evaluate a model on."""
+        return self.data.name if self.spec.test is None else source_name(self.spec.test)
 
     @property
     def groups(self) -> AnyArray | None:
@@ -306,11 +326,11 @@ class TrainingFile:
         texts = class_texts(self.data.rows[self.spec.group_split])
         return np.array([f"row {row}" if text is None else f"group {text}" for row, text in enumerate(texts)])
 
-    def split(
-        self, schema: Schema, compared: Features, classes: list[str]
-    ) -> tuple[NDArray[np.int64], pa.Table | None]:
+    def split(self, schema: Schema, classes: list[str], compared: Features = None) -> tuple[Ints, pa.Table | None]:
         """Return the rows to train on, and the table to evaluate on."""
         spec, data, groups = self.spec, self.data, self.groups
+        if compared is None:  # what another model said of two rows may be equal: they are no copies
+            compared = np.arange(float(len(data.labels))).reshape(-1, 1)
         if spec.test is not None:
             table = read_labelled(spec.test, schema, classes, delimiter=spec.delimiter, strict=False)
             LabelledTable.of(table, data.target, source_name(spec.test))  # refuses a table without labels
@@ -326,7 +346,7 @@ class TrainingFile:
             parts = hold_out_latest(times, compared, data.labels, spec.holdout, groups=groups)
         return parts.train, self._rows(parts.aside, schema) if len(parts.aside) else None
 
-    def _rows(self, chosen: NDArray[np.int64], schema: Schema) -> pa.Table:
+    def _rows(self, chosen: Ints, schema: Schema) -> pa.Table:
         """Return some of the rows, with the features of a matrix as columns."""
         table = self.data.rows.take(chosen)
         if self.matrix is None:
@@ -338,7 +358,7 @@ class TrainingFile:
         columns = dict(zip(schema.names, map(pa.array, values.T), strict=True))
         return pa.table({name: table[name] for name in table.column_names} | columns)
 
-    def _times(self, name: str) -> NDArray[np.float64]:
+    def _times(self, name: str) -> Floats:
         """Return the time of each row, as a number."""
         column = Schema.learn(self.data.rows.select([name]), keep=[name]).columns[0]
         times = column.encode(self.data.rows[name], self.data.name)
@@ -353,7 +373,8 @@ class TrainingFile:
 def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
     r"""Fit a classifier with a reject option, or with experts to ask, on a file.
 
-    The rows for evaluation are held out first: nothing is learned from them, not even the categories of a column.
+    The rows for evaluation are held out first: nothing is learned from them, not even the categories of a column, by
+    the model that is evaluated. The model that is returned is then fitted on all rows, unless ``refit`` is False.
 
     Parameters
     ----------
@@ -384,10 +405,14 @@ def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
     if spec.experts:
         spec.experts.answers(data.rows, data.classes, where=data.name)  # refuses an answer by its row in the file
     # For reading and comparing rows; the model's own schema is learned from the training rows alone.
-    first_look = Schema.learn(data.rows, target=target, keep=spec.keep, drop=[*spec.roles], text=spec.text)
+    first_look = spec.schema_of(data)
     compared = data.rows.select(first_look.names)
-    fitted, train = file.fit(first_look, compared)
-    return replace(fitted, notes=tuple(_notes(file, fitted, compared, train)))
+    first = file
+    if file.refits and spec.time_budget is not None:
+        first = replace(file, spec=replace(spec, time_budget=_FIRST * spec.time_budget))
+    fitted, train = first.fit(first_look, compared=compared)
+    fitted = replace(fitted, notes=tuple(_notes(file, fitted, compared, train)))
+    return file.fit_again(fitted) if file.refits and fitted.held_out is not None else fitted
 
 
 def fit_table(table: pa.Table, target: str, *, groups: ArrayLike | None = None, **options: Any) -> "TableModel":
@@ -433,7 +458,7 @@ def _check_groups(groups: ArrayLike | None, n_rows: int) -> None:
         raise TableError(f"there are {len(np.asarray(groups)):,} groups for {n_rows:,} rows: give one for each row")
 
 
-def _taken(values: ArrayLike | None, rows: NDArray[np.int64]) -> AnyArray | None:
+def _taken(values: ArrayLike | None, rows: Ints) -> AnyArray | None:
     return None if values is None else np.asarray(values)[rows]
 
 
@@ -445,41 +470,39 @@ def _fit_rows(
     groups: AnyArray | None = None,
     classes: Collection[str] = (),
     given: Any = None,
-    numbers: NDArray[np.int64] | None = None,
+    numbers: Ints | None = None,
+    among: Sequence[str] = (),
 ) -> "TableModel":
     """Fit a model on labelled rows, or calibrate given outputs of rows that have these numbers.
 
-    ``classes`` are those of the whole file: an expert may answer a class that these rows do not have.
+    ``classes`` are those of the whole file: an expert may answer a class that these rows do not have. ``among`` names
+    the candidates that "auto" tries; if it is empty, "auto" chooses them.
     """
     from sklearn.exceptions import ConvergenceWarning
 
+    from demur.tabular.table_model import typical_rows
+
     if numbers is None:
-        check_classes(spec.in_scope(data.labels), data.target)
+        check_classes(data.labels[data.labels != spec.out_of_scope], data.target)
     words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
     known = sorted({*data.classes, *classes} - {spec.out_of_scope})
     rule = spec.rule_for(data, known)
     _check_groups(getattr(rule, "groups", None), len(data.labels))
 
-    def learned(rows: pa.Table) -> Schema:
-        return schema or Schema.learn(rows, target=data.target, keep=spec.keep, drop=[*spec.roles], text=spec.text)
-
     # Equal probabilities, votes above all, do not make one row a copy of another.
     order = np.arange(len(data.labels)) if numbers is None else numbers
-    compared = data.rows.select(learned(data.rows).names) if given is None else order.reshape(-1, 1)
+    compared = data.rows.select(spec.schema_of(data).names) if given is None else order.reshape(-1, 1)
     curves = numbers is None or spec.calibration in ("isotonic", "sigmoid")
     parts = _rows_for_rule(rule, compared, data.labels, groups, spec.guarantee_share, frozen=not curves)
-    own = learned(data.take(parts.train).rows)
+    own = schema or spec.schema_of(data.take(parts.train))
     if numbers is not None:
         codes = order.reshape(-1, 1).astype(np.float64)
-    elif given is None:
-        codes = own.encode(data.rows, where=data.name)
-        codes[np.abs(codes) > LARGEST] = np.nan
     else:
         from demur.tabular.external_models import model_input
 
-        codes = model_input(own, data.rows, given.reads, data.name)
+        codes = model_input(own, data.rows, "numbers" if given is None else given.reads, data.name)
     values = own.with_texts(codes, data.rows) if given is None else codes
-    training = _Training(spec, own, codes, values, data.labels, groups, parts, rule)
+    training = _Training(spec, own, codes, values, data.labels, groups, parts, rule, among)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration shows what came of it
         if spec.experts:
@@ -493,11 +516,16 @@ def _fit_rows(
         "rows": len(parts.train),
         "rows_for_the_rule": len(parts.aside),
         "classes": {name: counts[name] for name in fitted.classes.tolist()},
+        "starved": getattr(getattr(fitted.classifier, "estimator_", None), "starved", None),
     }
-    if spec.out_of_scope is not None:
-        facts["out_of_scope"] = {"label": spec.out_of_scope, "rows": counts[spec.out_of_scope]}
-    kind = writable_type(fitted.classes, label_type(data.rows[data.target], data.target))
-    return replace(fitted, label_type=kind, facts={**facts, **fitted.facts})
+    if (label := spec.out_of_scope) is not None:
+        facts["out_of_scope"] = {"label": label, "rows": counts[label]}
+    kind, typical = writable_type(fitted.classes, label_type(data.rows[data.target], data.target)), None
+    if given is None:
+        typical = typical_rows(
+            codes[parts.train], own.categorical, data.labels[parts.train], fitted.classifier.classes_
+        )
+    return replace(fitted, label_type=kind, facts={**facts, **fitted.facts}, typical=typical)
 
 
 def _rows_for_rule(
@@ -532,12 +560,13 @@ class _Training:
 
     spec: FitOptions
     schema: Schema
-    codes: NDArray[np.float64]
+    codes: Floats
     values: AnyArray
     labels: NDArray[np.str_]
     groups: AnyArray | None
     parts: "Partition"
     rule: Rule | None
+    among: Sequence[str] = ()
 
     def fit_with_rule(self, given: Any) -> "TableModel":
         """Fit a classifier that declines, or calibrate ``given`` probabilities, and fit the rule."""
@@ -550,9 +579,9 @@ class _Training:
         calibration: str | None = "auto"
         scope: ByName = {"out_of_scope": spec.out_of_scope, "out_of_scope_share": spec.out_of_scope_share}
         wraps = rule is not None or any(scope.values())
-        dense, features, novelty = None, self.codes, None  # given answers have no features that are known
+        features, novelty = self.codes, None  # given answers have no features that are known
         if given is None:
-            classifier, dense, features = self._estimator(needs_proba=wraps)
+            classifier, features = self._estimator(needs_proba=wraps)
             novelty = self._novelty()
         else:
             classifier, calibration = self._frozen(given)
@@ -568,7 +597,7 @@ class _Training:
         if len(aside):
             self._fit_rule(classifier, features, None if novelty is None else novelty.novel(self.codes))
         if given is None:
-            return TableModel(self.schema, classifier, dense, novelty=novelty)
+            return TableModel(self.schema, classifier, novelty=novelty)
         facts: ByName = {"proba_kind": given.kind}
         if numbered:
             outputs = given.outputs
@@ -587,7 +616,7 @@ class _Training:
         blocks = blocks_of(self.codes[train], self.labels[train], _taken(self.groups, train))
         return Novelty(rate).fit(self.codes[train], self.schema.categorical, blocks.of_row)
 
-    def _fit_rule(self, classifier: Any, features: NDArray[np.float64], novel: NDArray[np.bool_] | None) -> None:
+    def _fit_rule(self, classifier: Any, features: Floats, novel: Mask | None) -> None:
         """Fit the rule on the rows set aside; ``novel`` rows are declined whatever the rule says."""
         rule, aside, copies = self.rule, self.parts.aside, self.parts.copies
         by_group = isinstance(rule, RiskControl) and rule.groups is not None
@@ -622,7 +651,7 @@ class _Training:
             calibration = None if calibration in ("auto", "temperature") else calibration
         return FrozenEstimator(given), calibration
 
-    def _calibration_rows(self, given: Any) -> NDArray[np.int64]:
+    def _calibration_rows(self, given: Any) -> Ints:
         """Return the rows to train on; given outputs are calibrated on some of them if there are many."""
         train = self.parts.train
         most = max(1, _MOST_OUTPUTS // len(given.classes_)) if hasattr(given, "outputs") else len(train)
@@ -630,7 +659,7 @@ class _Training:
             return train
         return np.sort(np.random.default_rng(self.spec.seed).choice(train, most, replace=False))
 
-    def fit_with_experts(self, answers: dict[str, NDArray[np.object_]]) -> "TableModel":
+    def fit_with_experts(self, answers: dict[str, Objects]) -> "TableModel":
         """Fit a classifier that asks experts, given their answers of shape (n_rows, n_people)."""
         from demur.deferral import DeferOption
         from demur.tabular.expert_columns import ExpertColumns, given_answers
@@ -646,28 +675,26 @@ class _Training:
             people[unknown] = wrong[unknown[0]]
             right, rows = given & (people == labels[:, None]), int(given.any(axis=1).sum())
             counted[name] = {"rows": rows, "answers": int(given.sum()), "right": int(right.sum())}
-        estimator, dense, features = self._estimator(needs_proba=True, share=1 / (1 + len(experts.prices)))
+        estimator, features = self._estimator(needs_proba=True, share=1 / (1 + len(experts.prices)))
         classifier = DeferOption(estimator, dict(experts.prices)).set_params(reject_label=free_label(classes))
         classifier.fit(features, labels, answers=answers, groups=self.groups)
-        return TableModel(self.schema, classifier, dense, facts={"answers": counted}, experts=experts)
+        return TableModel(self.schema, classifier, facts={"answers": counted}, experts=experts)
 
-    def _estimator(self, needs_proba: bool, share: float = 1.0) -> tuple[Any, Any, NDArray[np.float64]]:
-        """Return the unfitted classifier, what turns codes into its features (None: nothing), and the features.
-
-        ``share`` is that of the time budget.
-        """
+    def _estimator(self, needs_proba: bool, share: float = 1.0) -> tuple[Any, AnyArray]:
+        """Return the unfitted classifier and its features; ``share`` is that of the time budget."""
         from demur.estimators import AutoClassifier, RejectClassifier
-        from demur.estimators.candidates import candidate_named, dense_view
+        from demur.estimators.candidates import candidate_named
         from demur.losses import resolve
 
-        spec, categorical, codes = self.spec, self.schema.categorical, self.codes
+        spec = self.spec
         settings: ByName = {"random_state": spec.seed, "verbose": spec.verbose}
+        settings["categorical_features"] = self.schema.categorical
         if spec.model == "auto" or candidate_named(spec.model) is not None:
-            names = None if spec.model == "auto" else [spec.model]
+            names = (self.among or None) if spec.model == "auto" else [spec.model]
             budget = None if spec.time_budget is None else spec.time_budget * share
             text = self.schema.text if self.schema.text.any() else None
-            settings |= {"categorical_features": categorical, "text_features": text, "time_budget": budget}
-            return AutoClassifier(names, **settings), None, self.values
+            settings |= {"text_features": text, "time_budget": budget}
+            return AutoClassifier(names, preset=spec.preset, **settings), self.values
         if self.schema.text.any():
             name = self.schema.names[self.schema.text.argmax()]
             raise InputError(
@@ -680,9 +707,7 @@ class _Training:
                 f"{spec.model} gives no probabilities, which a rule needs: use a cost, or another model such as ce."
             )
         settings |= {"cost": spec.cost, "calibration": None if needs_proba else "auto", "novelty": None}
-        networks = RejectClassifier(loss if ":" in spec.model else spec.model, **settings)
-        dense = dense_view(categorical).fit(codes[self.parts.train])
-        return networks, dense, np.asarray(dense.transform(codes), dtype=np.float64)
+        return RejectClassifier(loss if ":" in spec.model else spec.model, **settings), self.codes
 
 
 def model_names() -> dict[str, str]:
@@ -727,7 +752,7 @@ def check_model(name: str) -> str:
     return names[name]
 
 
-def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: NDArray[np.int64]) -> list[str]:
+def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: Ints) -> list[str]:
     """Return what a user should know about the rows, the experts and the columns."""
     from demur.estimators.splitting import blocks_of, equal_rows
 
@@ -768,7 +793,7 @@ _TOLERATED = 0.02
 """Wrong rows, as a share of those outside of the largest class, up to which a column counts as a leak."""
 
 
-def likely_leaks(codes: NDArray[np.float64], labels: NDArray[np.str_], schema: Schema) -> list[str]:
+def likely_leaks(codes: Floats, labels: NDArray[np.str_], schema: Schema) -> list[str]:
     """Return a sentence for each column that alone predicts the class of nearly every row.
 
     A small tree is fitted on each column by itself, and predicts rows that it was not fitted on. A table with one

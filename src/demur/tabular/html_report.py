@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from demur import __version__
-from demur.array_types import ByName
+from demur.array_types import ByName, Floats
 from demur.costs import CostWarning
 from demur.errors import MissingExtraError
 from demur.metrics import Interval
@@ -35,22 +35,6 @@ from demur.whole_file import write_whole
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-__all__ = [
-    "SECURITY_HEADERS",
-    "Axis",
-    "Chart",
-    "asset",
-    "content_policy",
-    "cost_grid",
-    "own_parts",
-    "page_environment",
-    "report_html",
-    "shown_confusion",
-    "write_report",
-]
-
-Floats = NDArray[np.float64]
 
 SECURITY_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 """Sent with every page, beside its policy."""

@@ -6,27 +6,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from demur.array_types import Floats, Ints, Mask
 from demur.columns.frames import TableError, shown
 from demur.errors import InputError
 from demur.rules import Chow, CostMatrix
 from demur.tabular.table_files import LabelledTable, class_texts, writable_type
 from demur.tabular.table_model import TableModel
-
-__all__ = [
-    "Refitted",
-    "ReviewThreshold",
-    "draw_audit",
-    "refit_table",
-    "review_weights",
-    "reviewed_rows",
-    "rows_to_review",
-    "savings",
-]
-
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 WHY, DECLINED, AUDIT = "why", "declined", "audit"
 """The column with the reason for a review, and its values; it is empty for rows that are not reviewed."""
@@ -156,88 +143,15 @@ def rows_to_review(saves: ArrayLike, budget: float) -> Mask:
     >>> rows_to_review([0.1, 0.3, 0.3, -0.2, 0.3], 0.7).sum()
     np.int64(3)
     """
-    values = _checked_savings(saves)
+    values = np.asarray(saves, dtype=np.float64)
+    if values.ndim != 1 or np.isnan(values).any():
+        raise InputError(f"saves must be numbers of shape (n,) without NaN, got shape {values.shape}.")
     if not (math.isfinite(budget) and budget >= 0) or (budget >= 1 and budget != int(budget)):
         raise InputError(f"a review budget is a whole number of rows, or a share below 1, got {budget!r}.")
     n_rows = math.floor(budget * len(values) + 1e-9) if budget < 1 else int(budget)
     chosen = np.zeros(len(values), dtype=bool)
     chosen[np.argsort(-values, kind="stable")[:n_rows]] = True
     return chosen
-
-
-def _checked_savings(saves: ArrayLike) -> Floats:
-    values = np.asarray(saves, dtype=np.float64)
-    if values.ndim != 1 or np.isnan(values).any():
-        raise InputError(f"saves must be numbers of shape (n,) without NaN, got shape {values.shape}.")
-    return values
-
-
-@dataclass(frozen=True)
-class ReviewThreshold:
-    r"""A threshold on savings that keeps a review budget on a stream of rows.
-
-    Rows that save more than ``threshold`` are reviewed. With probability at least 1 - delta over the rows it was chosen
-    on, at most the share ``share`` of new rows is, whatever the distribution: above the k-th largest of n values lies
-    at most a Beta(k, n - k + 1) share of new ones, and k is the largest for which that stays below the budget.
-
-    Parameters
-    ----------
-    threshold : float
-        Infinite where the rows are too few to guarantee any share but 0.
-    share, delta : float
-    n_rows, n_above : int
-        The rows that it was chosen on, and how many of them exceed it.
-
-    Examples
-    --------
-    >>> queue = ReviewThreshold.choose(np.linspace(-0.2, 0.5, 1001), share=0.1)
-    >>> round(queue.threshold, 3), queue.n_above
-    (0.441, 84)
-    >>> queue.most_of(200)
-    24
-    """
-
-    threshold: float
-    share: float
-    delta: float
-    n_rows: int
-    n_above: int
-
-    @classmethod
-    def choose(cls, saves: ArrayLike, share: float, delta: float = 0.05) -> "ReviewThreshold":
-        """Choose the threshold on independent rows of the distribution that new rows will come from.
-
-        Parameters
-        ----------
-        saves : array of shape (n,)
-            As :func:`savings` returns them; labels are not needed.
-        share : float
-            The largest share of rows to review, in (0, 1).
-        delta : float, default 0.05
-            Largest probability, over the choice of these rows, that the share is exceeded.
-        """
-        from scipy.stats import beta  # it takes a while to import
-
-        values = np.sort(_checked_savings(saves))[::-1]
-        for name, value in (("share", share), ("delta", delta)):
-            if not 0 < value < 1:
-                raise InputError(f"{name} must be between 0 and 1, got {value!r}.")
-        n, ranks = len(values), np.arange(1, len(values) + 1)
-        kept = np.flatnonzero(beta.ppf(1 - delta, ranks, n - ranks + 1) <= share)
-        threshold = float(values[kept[-1]]) if len(kept) else math.inf
-        return cls(threshold, float(share), float(delta), n, int((values > threshold).sum()))
-
-    def reviewed(self, saves: ArrayLike) -> Mask:
-        """Return which rows are reviewed."""
-        return np.asarray(np.asarray(saves) > self.threshold)
-
-    def most_of(self, n_rows: int, confidence: float = 0.95) -> int:
-        """Return an upper bound, at this confidence, on how many of the next rows will be reviewed."""
-        if math.isinf(self.threshold):
-            return 0
-        from scipy.stats import betabinom
-
-        return int(betabinom.ppf(confidence, n_rows, self.n_above + 1, self.n_rows - self.n_above))
 
 
 def review_weights(declined: Mask, labelled: Mask, audit: float) -> Floats:
@@ -355,7 +269,7 @@ def refit_table(
         time_budget=time_budget,
         verbose=verbose,
     )
-    counts = {"declined": int((labelled & declined).sum()), "audited": int((labelled & ~declined).sum())}
+    counts = {name: int((labelled & some).sum()) for name, some in (("declined", declined), ("audited", ~declined))}
     fitted = replace(
         fitted,
         schema=replace(fitted.schema, **model.schema.notation_with({})),
@@ -365,7 +279,7 @@ def refit_table(
     return Refitted(fitted, len(old), counts["declined"], counts["audited"])
 
 
-def _repetitions(weights: Floats) -> NDArray[np.int64]:
+def _repetitions(weights: Floats) -> Ints:
     """Return row numbers, each about as often as its weight says, by systematic sampling."""
     expected = weights * min(1.0, _MOST_ROWS / weights.sum())
     counts = np.diff(np.floor(np.cumsum(expected) + 0.5), prepend=0.0).astype(np.int64)

@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Self, TypeAlias, cast
 from zipfile import BadZipFile
@@ -24,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, ByName
+from demur.array_types import AnyArray, ByName, Ints, Objects
 from demur.columns.frames import (
     TableError,
     TableWarning,
@@ -39,24 +38,6 @@ from demur.columns.schema import Schema, as_type, kind_of_type
 from demur.errors import MissingExtraError
 from demur.tabular.array_files import StoredRows, array_table, arrays_of
 from demur.tabular.csv_files import CsvContent, column_of_text, stream_of
-
-__all__ = [
-    "LabelledTable",
-    "Source",
-    "TableReader",
-    "as_column",
-    "check_classes",
-    "class_texts",
-    "label_text",
-    "label_type",
-    "open_raw",
-    "open_table",
-    "read_labelled",
-    "read_labels",
-    "read_table",
-    "source_name",
-    "writable_type",
-]
 
 Source: TypeAlias = str | os.PathLike[str] | IO[bytes]
 """A path, ``"-"`` for standard input, or a binary stream."""
@@ -119,6 +100,7 @@ class TableReader:
             "decimal": content.get("decimal") or ".",
             "dayfirst": content.get("dayfirst"),
             "numbers": content.get("numbers") or {},
+            "missing": content.get("missing") or (),
         }
 
     @property
@@ -137,9 +119,9 @@ class TableReader:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def read(self) -> pa.Table:
-        """Return the whole table, with types that fit all rows."""
-        table = self._content.read()
+    def read(self, labels: Collection[str] = ()) -> pa.Table:
+        """Return the whole table, with types that fit all rows; no word in columns of labels is a missing number."""
+        table = self._content.read(labels)
         if not table.num_rows:
             raise self._no_rows()
         return table
@@ -150,13 +132,13 @@ class TableReader:
         types = {name: kind for name, kind in self.columns.items() if name not in {*map(str, range(width))}}
         return pa.Table.from_batches(list(self.chunks(types))) if types else pa.table({})
 
-    def chunks(self, columns: Mapping[str, pa.DataType] | None = None, rows: int = 65_536) -> Iterator[pa.RecordBatch]:
+    def chunks(self, columns: Mapping[str, pa.DataType], rows: int = 65_536) -> Iterator[pa.RecordBatch]:
         """Return the table in chunks, in bounded memory.
 
         Parameters
         ----------
-        columns : dict of str to pyarrow.DataType, optional
-            The columns to read, and the type of each. By default all are read, those of a CSV file as text.
+        columns : dict of str to pyarrow.DataType
+            The columns to read, and the type of each.
         rows : int, default 65536
             The largest number of rows in a chunk.
 
@@ -165,9 +147,7 @@ class TableReader:
         pyarrow.RecordBatch
             With the columns in the order of ``columns``.
         """
-        types = {name: type_ or pa.string() for name, type_ in self.columns.items()} if columns is None else columns
-        for chunk, _ in self.chunks_and_copies(types, (), rows):
-            yield chunk
+        return (chunk for chunk, _ in self.chunks_and_copies(columns, (), rows))
 
     def chunks_and_copies(
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int = 65_536
@@ -213,7 +193,7 @@ class ArrowContent:
         self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in self._schema}
         self.name, self._batches, self.matrix = name, batches, matrix
 
-    def read(self) -> pa.Table:
+    def read(self, _: Collection[str] = ()) -> pa.Table:
         """Return all rows."""
         with _explained(self.name, "table"):
             return pa.Table.from_batches(self._validated(self._schema.names, 1 << 20), self._schema)
@@ -315,14 +295,14 @@ FORMATS: dict[bytes, Callable[[BinaryIO, str], ArrowContent]] = {
 }
 """The first bytes of each format with types, and what opens it; workbooks are read as CSV, as everything else is."""
 
-_COMPRESSIONS: dict[bytes, Callable[[BinaryIO], Any]] = {
-    b"\x1f\x8b": partial(pa.CompressedInputStream, compression="gzip"),
-    b"BZh": partial(pa.CompressedInputStream, compression="bz2"),
-    b"\xfd7zXZ\x00": lzma.LZMAFile,
-    b"\x28\xb5\x2f\xfd": partial(pa.CompressedInputStream, compression="zstd"),
-    b"\x04\x22\x4d\x18": partial(pa.CompressedInputStream, compression="lz4"),
+_COMPRESSIONS = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
 }
-"""The first bytes of each compression, and what opens it."""
+"""The first bytes of each compression, and its name; Arrow has no xz."""
 
 _FOREIGN = {
     rb"PK\x05\x06": "a zip archive",
@@ -425,7 +405,7 @@ def open_table(source: Source, *, delimiter: str | None = None, **notation: Any)
     **notation
         How a CSV file is written, which is detected if the file is read whole, and read as text where it is ambiguous:
         ``decimal``, the sign "." or ","; ``dayfirst``, whether dates such as 1.2.2024 begin with the day; ``numbers``,
-        the columns with numbers such as 1.234,50 or 20 % (none: ``{}``).
+        the columns with numbers such as 1.234,50 or 20 % (none: ``{}``); ``missing``, words for a missing number.
 
     Raises
     ------
@@ -455,17 +435,20 @@ def _content(
 ) -> CsvContent | ArrowContent:
     """Decompress a stream and find its format."""
     head, stream = _from_start(raw, name)
-    decompressed = next((opened for mark, opened in _COMPRESSIONS.items() if head.startswith(mark)), None)
-    if decompressed is not None:
-        head, stream = _from_start(decompressed(stream), name)
+    for mark, codec in _COMPRESSIONS.items():
+        if head.startswith(mark):
+            xz = codec == "xz"
+            opened = lzma.LZMAFile(stream) if xz else pa.CompressedInputStream(stream, codec)  # noqa: SIM115
+            head, stream = _from_start(opened, name)
+            break
     if not head:
         raise TableError(f"{name} is empty: give a table with a header and at least one row")
     if head.startswith(b"\xd0\xcf\x11\xe0") or (head.startswith(b"PK\x03\x04") and b".npy" not in head[:_NAME]):
         return _workbook(stream, name, notation)
-    for mark, opened in FORMATS.items():
+    for mark, content_of in FORMATS.items():
         if head.startswith(mark):
             with _explained(name, "table"):
-                return opened(stream, name)
+                return content_of(stream, name)
     for start, what in _FOREIGN.items():
         if re.match(start, head.removeprefix(codecs.BOM_UTF8), re.IGNORECASE | re.DOTALL):
             raise TableError(f"{name} looks like {what}: save it as CSV, Parquet or Arrow")
@@ -620,7 +603,7 @@ def label_type(column: Values, name: str) -> str:
     return "number" if pa.types.is_floating(kind) else "text"
 
 
-def class_texts(column: Values) -> NDArray[np.object_]:
+def class_texts(column: Values) -> Objects:
     """Return labels as text, with None for missing ones; 3 and 3.0 are both the class "3".
 
     Examples
@@ -692,7 +675,7 @@ class LabelledTable:
 
     rows: pa.Table
     labels: NDArray[np.str_]
-    numbers: NDArray[np.int64]
+    numbers: Ints
     target: str
     name: str = "the table"
     n_unlabelled: int = 0

@@ -7,11 +7,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from demur.array_types import AnyArray, ByName, Estimator, FloatArray
+from demur.array_types import AnyArray, ByName, Estimator, FloatArray, Floats, Ints, Mask
 from demur.columns.frames import as_table
-from demur.columns.schema import LARGEST, Schema
+from demur.columns.schema import LARGEST, Column, Schema
 from demur.costs import check_cost
 from demur.deferral.experts import Expert, check_prices
 from demur.errors import InputError
@@ -19,19 +19,6 @@ from demur.novelty import UNSEEN, Novelty
 from demur.rules import Decision
 from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
 from demur.tabular.table_files import as_column, class_texts
-
-__all__ = [
-    "ANSWER_COLUMNS",
-    "CALL_COLUMNS",
-    "LARGEST",
-    "PROBA",
-    "Reads",
-    "TableModel",
-    "answer_confidence",
-    "free_label",
-    "is_rejected",
-    "top_scores",
-]
 
 ANSWER_COLUMNS = ("prediction", "rejected", "confidence", "first_choice", "second_choice", "reason")
 """The columns of :meth:`TableModel.answers`."""
@@ -48,8 +35,14 @@ Reads: TypeAlias = Literal["codes", "numbers", "objects", "frame", "texts"]
 _MOST_NAMED = 8
 """Columns that a reason names."""
 
+_MOST_BLAMED = 3
+"""Columns that explain one declined row."""
+_LEAST_MOVED = 0.2
+"""A column explains a declined row if it closes this share of the gap to an answer."""
+_MOST_TRIED = 60
+"""Columns that are tried for one row; of more, those whose values differ most from the typical ones of two classes."""
 _Rows: TypeAlias = pa.Table | pa.RecordBatch
-_Decided: TypeAlias = tuple[Decision[AnyArray], NDArray[np.float64]]
+_Decided: TypeAlias = tuple[Decision[AnyArray], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +56,6 @@ class TableModel:
     schema : Schema
         The columns it was fitted on, and the target.
     classifier : RejectOption, RejectClassifier or DeferOption
-    dense : fitted transformer or None
-        Turns the codes of the schema into numbers on one scale, for classifiers that need it.
     label_type : {"text", "integer", "number", "boolean"}
         How classes are written. Inside they are text.
     facts : dict
@@ -76,6 +67,8 @@ class TableModel:
         matrix of numbers or of any values, a data frame, or a list of texts.
     novelty : Novelty or None
         Finds out-of-distribution rows by the codes of the schema.
+    typical : array of shape (2 + n_classes, n_columns), or None
+        The smallest and largest code of each column, and its typical code in each class: :func:`typical_rows`.
 
     Examples
     --------
@@ -88,12 +81,12 @@ class TableModel:
 
     schema: Schema
     classifier: Estimator
-    dense: Any = None
     label_type: str = "text"
     facts: ByName = field(default_factory=dict)
     experts: ExpertColumns = field(default_factory=ExpertColumns)
     reads: Reads = "codes"
     novelty: Novelty | None = None
+    typical: FloatArray | None = None
 
     @staticmethod
     def wrap(
@@ -201,8 +194,7 @@ class TableModel:
         """Raise an error where the model has no probabilities."""
         if not self.has_proba:
             raise InputError(
-                "this model has no class probabilities, only trained scores: ask without them, or fit another model "
-                "such as ce."
+                "this model has no class probabilities: ask without them, or fit another model such as ce."
             )
 
     def __repr__(self) -> str:
@@ -225,7 +217,7 @@ class TableModel:
         """
         return self.decide_and_score(table, cost, prices=prices)[0]
 
-    def predict_proba(self, table: Any) -> NDArray[np.float64] | None:
+    def predict_proba(self, table: Any) -> Floats | None:
         """Return class probabilities, or None for losses that have none."""
         return self.decide_and_score(table)[1] if self.has_proba else None
 
@@ -246,7 +238,7 @@ class TableModel:
 
     def _decide(
         self, table: _Rows, cost: ArrayLike | None, prices: Mapping[str, float] | None, where: str, first: int = 0
-    ) -> tuple[Decision[AnyArray], NDArray[np.float64], NDArray[np.float64] | None]:
+    ) -> tuple[Decision[AnyArray], Floats, Floats | None]:
         """Return decisions, scores, and the codes of the schema, with a mark for new categories."""
         if cost is not None:
             self.check_cost(cost)
@@ -265,17 +257,15 @@ class TableModel:
             decision = decision.declining(self.novelty.novel(codes))
         return decision, scores, codes
 
-    def _features(self, codes: NDArray[np.float64], table: _Rows) -> AnyArray:
+    def _features(self, codes: Floats, table: _Rows) -> AnyArray:
         """Return the input of the classifier: new categories and numbers that are too large count as missing."""
         known = np.where(self._unseen(codes) | (np.abs(codes) > LARGEST), np.nan, codes)
-        if self.dense is not None:
-            return np.asarray(self.dense.transform(known), dtype=np.float64)
         return self.schema.with_texts(known, table)
 
-    def _unseen(self, codes: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _unseen(self, codes: Floats) -> Mask:
         return np.asarray((codes == UNSEEN) & self.schema.categorical)
 
-    def _decide_elsewhere(self, table: _Rows, costs: NDArray[np.float64] | None, where: str, first: int) -> _Decided:
+    def _decide_elsewhere(self, table: _Rows, costs: Floats | None, where: str, first: int) -> _Decided:
         """Decide by a classifier that was fitted elsewhere."""
         from joblib import parallel_config
 
@@ -307,8 +297,8 @@ class TableModel:
         *,
         proba: bool = False,
         prices: Mapping[str, float] | None = None,
-        ask: NDArray[np.int64] | None = None,
-        review: NDArray[np.bool_] | None = None,
+        ask: Ints | None = None,
+        review: Mask | None = None,
         where: str = "the table",
         first: int = 0,
     ) -> pa.Table:
@@ -374,6 +364,109 @@ class TableModel:
             answers |= dict(zip(self.proba_columns, scores.T, strict=True))
         return pa.table(answers)
 
+    def check_why(self) -> None:
+        """Raise an error where the model cannot explain a declined row."""
+        if self.typical is None:
+            raise InputError("this model has no typical values to explain a row with: fit it on a table.")
+
+    def because(self, table: Any, declined: ArrayLike, cost: float | None = None) -> list[list[dict[str, str]] | None]:
+        """Return for each declined row the columns that make it ambiguous or unusual, each with a note.
+
+        One value of an ambiguous row at a time is replaced by the typical value of either of its two likeliest classes:
+        the columns that bring the row nearest to an answer are named, with the probability of the class after that. A
+        novel row gets the columns whose typical value makes it least unusual. At most three columns are named, and none
+        that makes little difference by itself.
+
+        Parameters
+        ----------
+        table : pyarrow.Table, RecordBatch, or a pandas or polars DataFrame
+        declined : array of bool, shape (n,)
+        cost : float, optional
+            As for :meth:`decide`.
+
+        Examples
+        --------
+        >>> table = pa.table({"size": [1.0, 1.1, 1.2, 5.0, 5.1, 5.2] * 9, "y": [0, 0, 0, 1, 1, 1] * 9})
+        >>> from demur.tabular import fit_table
+        >>> model = fit_table(table, "y", model="lr")
+        >>> model.because(pa.table({"size": [1.1, 1e6]}), [False, True])
+        [None, [{'column': 'size', 'note': '1e+06, in training 1 to 5.2'}]]
+        """
+        self.check_why()
+        rows = _arrow(table)
+        decision, scores, codes = self._decide(rows, cost, None, "the table")
+        assert codes is not None
+        pairs = np.column_stack([decision.label, top_scores(scores, decision.label)[:, 1]]).astype(np.int64)
+        options = self.experts.prices if self.asks_experts else cost if self.cost_adjustable else None
+        found: list[list[dict[str, str]] | None] = [None] * len(pairs)
+        for row in np.flatnonzero(declined).tolist():
+            if decision.novel is not None and decision.novel[row]:
+                found[row] = self._unusual(codes[row])
+            else:
+                before = float(decision.acceptance[row])
+                found[row] = self._ambiguous(rows.slice(row, 1), codes[row], pairs[row], before, options)
+        return found
+
+    def _ambiguous(self, row: _Rows, codes: Floats, pair: Ints, before: float, options: Any) -> list[dict[str, str]]:
+        """Name the columns that bring a row nearest to an answer if their value is typical of one of two classes."""
+        assert self.typical is not None
+        (low, high), typical = self.typical[:2], self.typical[2 + pair]
+        differs = np.abs(typical - codes) / np.maximum(high - low, 1e-300)
+        tried = np.argsort(-np.nan_to_num(differs, nan=1.0).max(axis=0), kind="stable")[:_MOST_TRIED]
+        every, places = np.arange(2 * len(tried)), np.tile(tried, 2)
+        changed = np.tile(codes, (len(every), 1))
+        changed[every, places] = typical[:, tried].ravel()
+        features = self._features(changed, row.take(pa.array(np.zeros_like(every))))
+        texts = self.schema.text[places]
+        if texts.any():
+            features[every[texts], places[texts]] = ""
+        decision, scores = self.classifier.decide_and_score(features, options)
+        # 1 is all that is missing for an answer with the class whose typical value it is
+        moved = (decision.acceptance - before) / max(-before, 1e-12)
+        moved = np.where(decision.label == pair.repeat(len(tried)), moved, 0.0).reshape(2, -1)
+        proba, notes = scores.reshape(2, len(tried), -1), []
+        for k in _most_moved(moved.max(axis=0)):
+            column, words = self.schema.columns[tried[k]], []
+            for side in np.flatnonzero(moved[:, k] > _LEAST_MOVED):
+                share = f" {proba[side, k, pair[side]]:.0%}" if self.has_proba else ""
+                words.append(f"{self.classes[pair[side]]}{share} with {_shown(column, typical[side, tried[k]])}")
+            notes.append({"column": column.name, "note": ", ".join(words)})
+        return notes
+
+    def _unusual(self, codes: FloatArray) -> list[dict[str, str]]:
+        """Name the columns whose typical value would make a novel row less unusual, with their range in training."""
+        assert self.novelty is not None
+        changed = np.tile(codes, (1 + len(codes), 1))
+        np.fill_diagonal(changed[1:], np.nan)  # stands for the median
+        before, *after = self.novelty.score(changed)
+        blamed = _most_moved(1 - np.array(after) / before)
+        shown = [_shown(self.schema.columns[k], codes[k]) for k in blamed]
+        return [
+            {
+                "column": self.schema.names[k],
+                "note": text + (f", in training {self.ranges[k]}" if self.ranges[k] else ""),
+            }
+            for k, text in zip(blamed, shown, strict=True)
+        ]
+
+    @property
+    def ranges(self) -> list[str]:
+        """The range of each column in training, in words; empty for categories, text and truth values."""
+        if self.typical is None:
+            return [""] * len(self.schema.columns)
+        return [
+            "" if column.kind in ("category", "boolean", "text") else f"{_shown(column, low)} to {_shown(column, high)}"
+            for column, low, high in zip(self.schema.columns, *self.typical[:2], strict=True)
+        ]
+
+    @property
+    def examples(self) -> list[ByName]:
+        """A row of medians and most frequent values for each class, as a request has it."""
+        rows = [] if self.typical is None else self.typical[2:].tolist()
+        return [
+            {one.name: one.decode(code) for one, code in zip(self.schema.columns, row, strict=True)} for row in rows
+        ]
+
     def _asking(self, decision: Decision[AnyArray]) -> ByName:
         """Return who is asked, and the expected cost."""
         asked, costs = decision.ask, decision.costs
@@ -383,14 +476,13 @@ class TableModel:
         experts = pa.array(list(self.experts.columns)).take(pa.array(np.maximum(asked, 0), mask=asked < 0))
         return dict(zip(ASKING_COLUMNS, (experts, costs[np.arange(len(action)), action]), strict=True))
 
-    def _reasons(self, decision: Decision[AnyArray], codes: NDArray[np.float64] | None) -> list[str | None]:
-        novel = decision.reject & (False if decision.novel is None else decision.novel)
-        declined = zip(decision.reason.tolist(), decision.reject.tolist(), strict=True)
-        reasons: list[str | None] = [reason if is_declined else None for reason, is_declined in declined]
-        unseen = np.zeros((len(novel), 0), dtype=bool) if codes is None else self._unseen(codes)
-        rows = np.flatnonzero(novel | unseen.any(axis=1))
-        if codes is None or not len(rows):
+    def _reasons(self, decision: Decision[AnyArray], codes: Floats | None) -> list[str | None]:
+        reasons: list[str | None] = np.where(decision.reject, decision.reason.astype(object), np.array(None)).tolist()
+        if codes is None:
             return reasons
+        novel = decision.reject & (False if decision.novel is None else decision.novel)
+        unseen = self._unseen(codes)
+        rows = np.flatnonzero(novel | unseen.any(axis=1))
         outside = unseen[rows] if self.novelty is None else self.novelty.outside(codes[rows])
         for row, cells in zip(rows.tolist(), np.where(novel[rows, None], outside, unseen[rows]), strict=True):
             names = [self.schema.names[k] for k in np.flatnonzero(cells)]
@@ -403,6 +495,49 @@ class TableModel:
     def proba_columns(self) -> tuple[str, ...]:
         """The names of the probability columns of :meth:`answers`, in the order of the classes."""
         return tuple(f"{PROBA}{name}" for name in self.classes.tolist())
+
+
+def _most_moved(share: FloatArray) -> list[int]:
+    """Return the positions of the largest shares, without those that are small."""
+    best = np.argsort(-share, kind="stable")[:_MOST_BLAMED]
+    return [k for k in best.tolist() if share[k] > _LEAST_MOVED]
+
+
+def _shown(column: Column, code: float) -> str:
+    value = column.decode(code)
+    if value is None:
+        return "no value" if np.isnan(code) else "another value"
+    return f"{value:.4g}" if column.kind == "number" else str(value).removesuffix("T00:00:00")
+
+
+_MOST_TYPICAL = 1 << 20
+"""Numbers in the typical rows; a model of more columns times classes has none."""
+
+
+def typical_rows(codes: Floats, categorical: Mask, labels: AnyArray, classes: AnyArray) -> FloatArray | None:
+    """Return the smallest and largest code of each column, then its median or most frequent code in each class.
+
+    Examples
+    --------
+    >>> codes = np.array([[1.0, 0], [2.0, 0], [9.0, 1], [5.0, 1]])
+    >>> typical_rows(codes, np.array([False, True]), np.array(["a", "a", "a", "b"]), np.array(["a", "b"]))
+    array([[1., 0.],
+           [9., 1.],
+           [2., 0.],
+           [5., 1.]])
+    """
+    if len(classes) * codes.shape[1] > _MOST_TYPICAL:
+        return None
+    found = [np.fmin.reduce(codes), np.fmax.reduce(codes)]
+    order = np.argsort(labels, kind="stable")
+    starts, ends = (np.searchsorted(labels, classes, side, sorter=order) for side in ("left", "right"))
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        own = np.sort(codes[order[start:end]], axis=0)  # NaN comes last
+        middle = np.maximum((~np.isnan(own)).sum(axis=0) - 1, 0) // 2
+        found.append(own[middle, np.arange(codes.shape[1])])
+        for k in np.flatnonzero(categorical & ~np.isnan(found[-1])):
+            found[-1][k] = np.bincount(own[~np.isnan(own[:, k]), k].astype(np.int64)).argmax()
+    return np.array(found)
 
 
 def top_scores(scores: FloatArray, label: AnyArray) -> FloatArray:
@@ -418,9 +553,7 @@ def top_scores(scores: FloatArray, label: AnyArray) -> FloatArray:
     return np.column_stack([scores[rows, label], others.argmax(axis=1), others.max(axis=1)])
 
 
-def answer_confidence(
-    decision: Decision[AnyArray], proba: FloatArray | None, cost_adjustable: bool
-) -> NDArray[np.float64]:
+def answer_confidence(decision: Decision[AnyArray], proba: FloatArray | None, cost_adjustable: bool) -> Floats:
     """Return the confidence in each row's first choice, as predictions, reports and the service show it.
 
     It is the confidence that the decision compares with 1 - c if the cost is adjustable, and the probability of the

@@ -15,9 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from demur.columns.frames import TableError, plain_table, shown
-from demur.whole_file import part_of
-
-__all__ = ["TableWriter"]
+from demur.whole_file import open_whole
 
 _SUFFIXES = {
     ".csv": "csv",
@@ -104,17 +102,9 @@ class TableWriter:
             same = one.exists() and self._path.exists() and one.samefile(self._path)
             if same or (one.is_dir() and one.resolve() in self._path.resolve().parents):
                 raise TableError(f"{shown(self._path)} is the file that is being read: write to another name or folder")
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        part = part_of(self._path)
-        try:
-            with open(part, "wb") as file:
-                yield file
-            with open(part, "rb+") as written:
-                os.fsync(written.fileno())  # so that a crash of the machine leaves no short file under the name
+        with open_whole(self._path) as file:
+            yield file
             self._check_free()  # another run may have written it meanwhile
-            os.replace(part, self._path)
-        finally:
-            part.unlink(missing_ok=True)
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Append rows; all batches have the columns of the first."""
@@ -166,11 +156,11 @@ class TableWriter:
             raise TableError(f"{shown(self._path)} cannot be written ({reason}): choose another place") from error
 
     def _check_free(self) -> None:
-        if self._path is not None and self._path.is_dir():
+        assert self._path is not None
+        if self._path.is_dir():
             raise TableError(f"{shown(self._path)} is a folder: give the name of a file")
-        if self._path is not None and self._path.is_file() and not self._overwrite:
-            problem = f"{shown(self._path)} already exists"
-            raise TableError(f"{problem}: choose another name, or pass --force to replace it")
+        if self._path.is_file() and not self._overwrite:
+            raise TableError(f"{shown(self._path)} already exists: choose another name, or pass --force to replace it")
 
 
 def _format_of(path: Path | None) -> tuple[str, str | None]:

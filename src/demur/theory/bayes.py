@@ -9,31 +9,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from demur.array_types import Floats
 from demur.costs import check_cost
 from demur.errors import InputError
 from demur.rules import Chow, CostMatrix, Decision, check_proba
-
-__all__ = [
-    "CostLike",
-    "CostRangeError",
-    "LossContractError",
-    "NoBoundError",
-    "RuleWarning",
-    "Target",
-    "as_target",
-    "bayes_decision",
-    "bayes_risk",
-    "chow_target",
-    "require_cost",
-    "require_n_classes",
-]
 
 REJECT = -1
 """Stands for "reject" where other numbers stand for "answer this class": also the last column of a cost matrix."""
 WRONG = 1e-8
 """A decision that costs no more than this above the best one is right."""
 
-CostLike: TypeAlias = float | Sequence[float] | NDArray[np.float64] | CostMatrix
+CostLike: TypeAlias = float | Sequence[float] | Floats | CostMatrix
 
 
 class CostRangeError(InputError):
@@ -70,7 +56,7 @@ def bayes_decision(proba: ArrayLike, cost: float) -> Decision[NDArray[Any]]:
     return Chow(cost).decide(proba)
 
 
-def bayes_risk(proba: ArrayLike, cost: float) -> NDArray[np.float64]:
+def bayes_risk(proba: ArrayLike, cost: float) -> Floats:
     """Return min(c, 1 - max eta), the least 0-1-c risk that any decision has, for each row.
 
     Examples
@@ -79,7 +65,7 @@ def bayes_risk(proba: ArrayLike, cost: float) -> NDArray[np.float64]:
     array([0.1, 0.2])
     """
     check_cost(cost)
-    least: NDArray[np.float64] = np.minimum(cost, 1 - np.asarray(check_proba(proba), dtype=np.float64).max(-1))
+    least: Floats = np.minimum(cost, 1 - np.asarray(check_proba(proba), dtype=np.float64).max(-1))
     return least
 
 
@@ -236,5 +222,5 @@ def require_n_classes(n_classes: int) -> int:
     return int(n_classes)
 
 
-def _zero_one(n_classes: int, rejecting: NDArray[np.float64]) -> Tensor:
+def _zero_one(n_classes: int, rejecting: Floats) -> Tensor:
     return torch.from_numpy(np.c_[1 - np.eye(n_classes), rejecting])

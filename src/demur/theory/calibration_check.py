@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from demur.losses import Loss
+from demur.losses.loss import Proof
 from demur.losses.pairwise import PairwiseLoss
-from demur.losses.proof import Proof
+from demur.losses.registry import RuleFunction, RuleName
 from demur.margins import own_fact
 from demur.theory.bayes import (
     REJECT,
@@ -31,8 +32,6 @@ from demur.theory.descent import ENDLESS, Deadline
 from demur.theory.examined_loss import (
     ExaminedLoss,
     LossLike,
-    RuleFunction,
-    RuleName,
     as_loss,
     examine,
     weigh,
@@ -41,16 +40,13 @@ from demur.theory.examined_loss import (
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
 from demur.theory.pointwise_risk import FAR_OUT, Minima, find_minima, settle
 from demur.theory.simplex import adversarial_eta, over_all_classes, random_eta, structured_eta, tops_around
+from demur.theory.structure import LEAST_COST, N_SCORES, agrees, prove
 from demur.theory.theorem_four import TheoremFour, beta_bounds, theorem_four
-from demur.theory.witness import Witness, verify
+from demur.theory.witness import Witness, verify, witnessed
 from demur.workers import single_threaded_kernels
-
-__all__ = ["Search", "certify", "check_calibration", "describe"]
 
 NEAR = 1e-3
 """Nearer to the boundary between two decisions, an eta that seems wrong is settled with more work before it counts."""
-AGREE = 1e-9
-"""How far code and formula may be apart, relative to 1 + their size: they differ by rounding only."""
 SAMPLE = 24
 """How many eta are tried where a theorem proves the loss calibrated."""
 PROVED_SECONDS = 5.0
@@ -139,7 +135,7 @@ def check_calibration(
     if certificate is not None:
         first = next(stages)
         stages = iter([first[:: max(1, len(first) // SAMPLE)]])
-    elif single is not None and subject.twice:
+    elif single is not None and subject.twice and made.smooth:
         stages = chain(stages, adversarial_eta(subject, single))
     search = Search(subject, seed)
     if not search.refute_constant():
@@ -190,9 +186,10 @@ def describe(loss: Loss, n_classes: int, cost: float | None) -> str:
 def certify(loss: Loss, n_classes: int, cost: float | None) -> Certificate | None:
     """Return a proof that a loss is calibrated, or None where it states none or does not meet its hypotheses.
 
-    A loss states its argument itself (:mod:`demur.losses.proof`). What is tested here is that its code is what the
-    argument is about: value and rule, at random scores. A subclass is not covered by the proof of its parent: it may
-    have changed the formula.
+    The code of the loss and of its rule is read, and proved where its structure is recognised
+    (:mod:`demur.theory.structure`). A loss of another kind may state its argument itself
+    (``Loss.proof``); it is then tested that its code is what the argument is about: value and rule, at
+    random scores. A subclass is not covered by the argument of its parent: it may have changed the formula.
 
     Parameters
     ----------
@@ -206,37 +203,25 @@ def certify(loss: Loss, n_classes: int, cost: float | None) -> Certificate | Non
     >>> from demur.losses import get
     >>> certificate = certify(get("ova+log"), 4, 0.2)
     >>> certificate.method
-    'the slopes of one score'
-    >>> print(certificate.checked[-1])
-    w' falls as p grows at both scores, and the code's link crosses 1 - c between them
+    'one score at a time'
     """
     stated = own_fact(loss, "proof")
-    if cost is None or not 0 < cost < 0.5 or stated is None:
+    if cost is None or not LEAST_COST <= cost < 0.5:
         return None
+    if stated is None:
+        return prove(loss, n_classes, cost)
     proof: Proof | None = stated(n_classes, cost)
     if proof is None:
         return None
-    with torch.no_grad():
-        checked = (_code_is_formula(loss, proof, n_classes, cost), *proof.checked)
-    kept = tuple(line for line in checked if line is not None)
-    return Certificate(proof.method, proof.statement, kept) if len(kept) == len(checked) else None
 
+    def decide(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        acceptance = proof.acceptance(scores)
+        return loss.class_scores(scores, n_classes).argmax(-1), acceptance <= 0, acceptance
 
-def _code_is_formula(loss: Loss, proof: Proof, n_classes: int, cost: float) -> str | None:
-    """Compare value and rule with the formulas of the argument at random scores; return None if any differs."""
-    generator = torch.Generator().manual_seed(0)
-    size = torch.tensor([0.3, 1.0, 4.0, 4.0, 6.0], dtype=torch.float64).repeat(100).unsqueeze(-1)
-    scores = size * torch.randn(500, loss.n_outputs(n_classes), generator=generator, dtype=torch.float64)
-    y = torch.arange(len(scores)) % n_classes
-    decision, acceptance = loss.rule(scores, cost), proof.acceptance(scores)
-    code = torch.stack([loss.forward(scores, y, cost), decision.acceptance])
-    formula = torch.stack([proof.value(scores, y), acceptance])
-    apart = float(((code - formula).abs() / (1 + formula.abs())).max())
-    answers = torch.equal(decision.label, loss.class_scores(scores, n_classes).argmax(-1))
-    rejects = torch.equal(decision.reject, acceptance <= 0)
-    if not (answers and rejects and apart <= AGREE):  # NaN is not <= anything
+    if None in proof.checked or not agrees(loss, n_classes, cost, proof.value, decide):
         return None
-    return "loss and rule of the code are those of the argument at 500 random scores"
+    compared = f"loss and rule of the code are those of the argument at {N_SCORES} random scores"
+    return Certificate(proof.method, proof.statement, (compared, *filter(None, proof.checked)))
 
 
 def _warn_if_never_answered(subject: ExaminedLoss) -> None:
@@ -293,18 +278,12 @@ class Search:
             return False
         eta = torch.full((2, subject.n_classes), 0.01 / subject.n_classes, dtype=torch.float64)
         eta[0], eta[1, 0] = 1 / subject.n_classes, 1 - eta[1, 1:].sum()
-        decided = subject.decide(scores)
-        excess = torch.stack([target.excess(decided, row.expand(len(scores), -1)) for row in eta])
+        excess = torch.stack([target.excess(subject.decide(scores), row.expand(len(scores), -1)) for row in eta])
         row, at = divmod(int(excess.argmax()), len(scores))
-        best, taken = int(target.best(eta[row])), int(decided[at])
-        costs, risk = (
-            target.expected(eta[row]),
-            float(weigh(each[0], eta[row]) * subject.scale.unit + subject.scale.offset),
-        )
-        kind, precision = target.kind(best, taken), "exact: the loss is the same for all scores"
-        words, prices = (target.words(best), target.words(taken)), (float(costs[best]), float(costs[taken]))
-        found = Witness(kind, eta[row].numpy(), scores[at].numpy(), *words, *prices, risk, risk, 0.0, 0.0, precision)
-        self.witnesses[kind] = found
+        risk = float(weigh(each[0], eta[row]) * subject.scale.unit + subject.scale.offset)
+        precision = "exact: the loss is the same for all scores"
+        found = witnessed(subject, eta[row], scores[at], (risk, risk), 0.0, precision)
+        self.witnesses[found.kind] = found
         self.found.n_eta = 2
         return True
 

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from demur.array_types import Floats
 from demur.errors import InputError
 from demur.losses import Loss
 from demur.theory.bayes import REJECT, NoBoundError, as_target, require_cost, require_n_classes
@@ -34,8 +35,6 @@ from demur.theory.excess_bounds import (
 from demur.theory.pointwise_risk import RiskProblem, equal_values
 from demur.theory.witness import best_in_region, decision_constraints
 from demur.workers import single_threaded_kernels
-
-__all__ = ["CalibrationFunction", "calibration_function", "least_gaps"]
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ class CalibrationFunction:
     bound: ExcessRiskBound | None
     curve: LowerCurve
     pieces: list[Piece] | None = field(repr=False)
-    nodes: NDArray[np.float64] = field(repr=False)
-    values: NDArray[np.float64] = field(repr=False)
+    nodes: Floats = field(repr=False)
+    values: Floats = field(repr=False)
 
     @property
     def certified(self) -> bool:
@@ -90,16 +89,16 @@ class CalibrationFunction:
         """The number of classes."""
         return self.subject.n_classes
 
-    def pointwise(self, zero_one_c_excess: ArrayLike) -> NDArray[np.float64]:
+    def pointwise(self, zero_one_c_excess: ArrayLike) -> Floats:
         """Return delta(z): the least surrogate excess at any one eta where at least z is lost."""
         z = _excesses(zero_one_c_excess)
         if self.pieces is not None:
             return least_of(self.pieces, z)
         at_least = np.where(self.nodes[None, :] >= z[..., None], self.values, np.inf).min(-1)
-        delta: NDArray[np.float64] = np.minimum(least_gaps(self.subject, self.cost, z), at_least)
+        delta: Floats = np.minimum(least_gaps(self.subject, self.cost, z), at_least)
         return delta
 
-    def __call__(self, zero_one_c_excess: ArrayLike) -> NDArray[np.float64]:
+    def __call__(self, zero_one_c_excess: ArrayLike) -> Floats:
         """Return xi(z)."""
         return self.curve(_excesses(zero_one_c_excess))
 
@@ -161,7 +160,7 @@ def calibration_function(loss: LossLike, n_classes: int, cost: float, *, n_nodes
     return CalibrationFunction(subject, cost, bound, curve, None, nodes, values)
 
 
-def _excesses(zero_one_c_excess: ArrayLike) -> NDArray[np.float64]:
+def _excesses(zero_one_c_excess: ArrayLike) -> Floats:
     z = np.asarray(zero_one_c_excess, dtype=np.float64)
     if not np.all((z >= 0) & (z <= 1)):
         raise InputError(f"an excess 0-1-c risk lies in [0, 1], got {z}.")
@@ -169,7 +168,7 @@ def _excesses(zero_one_c_excess: ArrayLike) -> NDArray[np.float64]:
 
 
 @single_threaded_kernels()
-def least_gaps(subject: ExaminedLoss, cost: float, z: NDArray[np.float64]) -> NDArray[np.float64]:
+def least_gaps(subject: ExaminedLoss, cost: float, z: Floats) -> Floats:
     """Return, for each 0-1-c excess z, the least surrogate excess of a decision that loses exactly z at one eta.
 
     The eta are those of :func:`demur.theory.calibration_function`; infinite where none of them can lose z.
@@ -194,11 +193,11 @@ def least_gaps(subject: ExaminedLoss, cost: float, z: NDArray[np.float64]) -> ND
         np.minimum.at(best, number, _gaps(subject, rows, decision, cost))
         if not subject.symmetric:  # two classes
             np.minimum.at(best, number, _gaps(subject, rows.flip(-1), decision if decision == REJECT else 0, cost))
-    result: NDArray[np.float64] = np.where(z > 0, best.reshape(z.shape), 0.0)
+    result: Floats = np.where(z > 0, best.reshape(z.shape), 0.0)
     return result
 
 
-def _losing(z: NDArray[np.float64], n_classes: int, cost: float, decision: int) -> tuple[Tensor, NDArray[np.int_]]:
+def _losing(z: Floats, n_classes: int, cost: float, decision: int) -> tuple[Tensor, NDArray[np.int_]]:
     """Return eta at which a decision, -1 or 1, may lose z, and the number of that z.
 
     Class 0 has p, class 1 has q and m more share the rest. Rejecting loses z where p = 1 - c + z; answering class 1
@@ -223,7 +222,7 @@ def _losing(z: NDArray[np.float64], n_classes: int, cost: float, decision: int) 
     return torch.from_numpy(rows.reshape(-1, n_classes)), np.tile(np.arange(len(z)), len(shapes))
 
 
-def _gaps(subject: ExaminedLoss, eta: Tensor, decision: int, cost: float) -> NDArray[np.float64]:
+def _gaps(subject: ExaminedLoss, eta: Tensor, decision: int, cost: float) -> Floats:
     """Return, for each row, the best risk with a decision minus the least risk."""
     groups = equal_values(eta) if subject.symmetric else None
     if groups is not None and decision != REJECT:

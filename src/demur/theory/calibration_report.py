@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import mpmath
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from demur.array_types import ByName
+from demur.array_types import ByName, Floats
 from demur.errors import InputError
 from demur.rules import CostMatrix
 from demur.theory.bayes import CostLike
@@ -22,8 +21,6 @@ from demur.theory.witness import Witness
 
 if TYPE_CHECKING:
     from demur.theory.repair import Repair
-
-__all__ = ["BetaFindings", "CalibrationReport", "Certificate", "SearchFindings", "describe_eta"]
 
 IN_WORDS = {"false_reject": "false rejects", "false_accept": "false accepts", "misclassify": "wrong answers"}
 
@@ -187,9 +184,9 @@ class CalibrationReport:
         >>> from demur.theory import check_calibration
         >>> def gce(scores, y, cost):
         ...     return (1 - torch.softmax(scores, -1).gather(-1, y[:, None])[:, 0] ** 0.5) / 0.5
-        >>> repair = check_calibration(gce, 3, 0.2).repair()
+        >>> repair = check_calibration(gce, 2, 0.2).repair()
         >>> repair.rule, repair.check.verdict
-        (Relinked(cost=0.2, form='power', offset=array([0., 0., 0.]), slope=0.5), 'calibrated')
+        (Relinked(cost=0.2, form='power', offset=array([0., 0.]), slope=0.5), 'calibrated')
         """
         from demur.theory.repair import find_repair  # which checks what it finds
 
@@ -202,7 +199,7 @@ class CalibrationReport:
         --------
         >>> from demur.theory import check_calibration
         >>> print(check_calibration("ce", 3, 0.2).latex().splitlines()[0])
-        % CALIBRATED: ce with 3 classes at c = 0.2: a theorem, by convexity on the simplex.
+        % CALIBRATED: ce with 3 classes at c = 0.2: a theorem, by one minimum on the simplex.
         """
         name = self.loss.replace("_", r"\_")
         where = f"{name} with $K = {self.n_classes}$ classes at {self._costs()}"
@@ -264,7 +261,7 @@ class CalibrationReport:
         return self.witnesses[0] if self.witnesses else None
 
     @property
-    def counterexample(self) -> NDArray[np.float64] | None:
+    def counterexample(self) -> Floats | None:
         """The eta that refutes calibration, or None."""
         return None if self.witness is None else self.witness.eta
 
@@ -508,7 +505,7 @@ print("The counterexample stands.")
 '''
 
 
-def describe_eta(eta: NDArray[np.float64]) -> str:
+def describe_eta(eta: Floats) -> str:
     """Print class probabilities, equal ones together.
 
     Examples

@@ -6,13 +6,11 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 from torch import Tensor
 
+from demur.array_types import Floats
 from demur.workers import single_threaded_kernels
-
-__all__ = ["Deadline", "Objective", "minimise_convex_kinks", "minimise_kinked_rows", "minimise_rows", "second_order"]
 
 Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Takes points (m, d) and the numbers of their rows (m,); returns one value per row, none depending on another's."""
@@ -300,8 +298,8 @@ def minimise_convex_kinks(
     >>> minimise_convex_kinks(hinge, torch.tensor([0.7, 0.3], dtype=torch.float64), 1)[0]
     tensor([1.], dtype=torch.float64)
     """
-    slopes: list[NDArray[np.float64]] = []
-    limits: list[NDArray[np.float64]] = []
+    slopes: list[Floats] = []
+    limits: list[Floats] = []
     objective = np.r_[np.zeros(n_unknowns), weights.numpy()]
 
     def cut(point: Tensor) -> float:

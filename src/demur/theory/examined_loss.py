@@ -13,18 +13,6 @@ from demur.losses.registry import LossFunction, RuleFunction, RuleName
 from demur.theory.bayes import REJECT, WRONG, LossContractError, Target, chow_target
 from demur.theory.descent import ENDLESS, Deadline
 
-__all__ = [
-    "ExaminedLoss",
-    "LossLike",
-    "RuleFunction",
-    "RuleName",
-    "Scale",
-    "as_loss",
-    "examine",
-    "weigh",
-    "wide_scores",
-]
-
 ELEMENTS_AT_ONCE = 400_000
 """How many scores one evaluation may hold: about 100 MB with the graph of two derivatives."""
 

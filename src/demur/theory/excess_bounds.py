@@ -19,32 +19,16 @@ from math import log, sqrt
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from demur.array_types import Floats
 from demur.errors import InputError
 from demur.losses import Loss, get
 from demur.losses.loss import BoundFacts
 from demur.margins import MarginFunction, available_margins, get_margin, own_fact
 from demur.theory.bayes import NoBoundError, require_cost, require_n_classes
 
-__all__ = [
-    "EstimationErrorBound",
-    "ExcessRiskBound",
-    "FunctionClass",
-    "LowerCurve",
-    "NormBoundedLinear",
-    "NormBoundedNetwork",
-    "TableOne",
-    "TableOneRow",
-    "bound_facts_of",
-    "closed_pieces",
-    "estimation_error_bound",
-    "excess_risk_bound",
-    "least_of",
-    "table_one",
-]
-
-Piece: TypeAlias = tuple[Callable[[NDArray[np.float64]], NDArray[np.float64]], float, float]
+Piece: TypeAlias = tuple[Callable[[Floats], Floats], float, float]
 """A convex function of z that never decreases, and the ends of the interval on which it counts."""
 
 
@@ -86,14 +70,14 @@ class ExcessRiskBound:
         """
         return min(1.0, self.multiplier * float(require_excess(surrogate_excess) ** (1 / self.exponent)))
 
-    def xi(self, zero_one_c_excess: ArrayLike) -> NDArray[np.float64]:
+    def xi(self, zero_one_c_excess: ArrayLike) -> Floats:
         """Return the least surrogate excess risk that this bound allows at an excess 0-1-c risk (xi of Eq. 13).
 
         Parameters
         ----------
         zero_one_c_excess : float or array
         """
-        value: NDArray[np.float64] = (np.asarray(zero_one_c_excess, float) / self.multiplier) ** self.exponent
+        value: Floats = (np.asarray(zero_one_c_excess, float) / self.multiplier) ** self.exponent
         return value
 
     def __str__(self) -> str:
@@ -121,8 +105,8 @@ class LowerCurve:
     True
     """
 
-    nodes: NDArray[np.float64] = field(repr=False)
-    values: NDArray[np.float64] = field(repr=False)
+    nodes: Floats = field(repr=False)
+    values: Floats = field(repr=False)
 
     @classmethod
     def below(cls, pieces: list[Piece]) -> "LowerCurve":
@@ -132,15 +116,15 @@ class LowerCurve:
         return cls.through_steps(nodes, least_of(pieces, nodes))
 
     @classmethod
-    def through_steps(cls, nodes: NDArray[np.float64], values: NDArray[np.float64]) -> "LowerCurve":
+    def through_steps(cls, nodes: Floats, values: Floats) -> "LowerCurve":
         """Return the greatest such curve below a function that never decreases and has these values at these nodes.
 
         Up to the next node the function is known only to be at least the last value.
         """
         return cls(*_lower_hull(np.r_[nodes[1:], nodes[-1]], np.r_[values[:-1], values[-1]]))
 
-    def __call__(self, z: ArrayLike) -> NDArray[np.float64]:
-        result: NDArray[np.float64] = np.interp(np.asarray(z, dtype=np.float64), self.nodes, self.values)
+    def __call__(self, z: ArrayLike) -> Floats:
+        result: Floats = np.interp(np.asarray(z, dtype=np.float64), self.nodes, self.values)
         return result
 
     def inverse(self, value: float) -> float:
@@ -152,32 +136,27 @@ class LowerCurve:
         return float(x0 + (value - y0) / (y1 - y0) * (x1 - x0))
 
 
-def least_of(pieces: list[Piece], z: NDArray[np.float64]) -> NDArray[np.float64]:
+def least_of(pieces: list[Piece], z: Floats) -> Floats:
     """Return the least value at z or beyond of functions that never decrease, each on its interval."""
     parts = [np.where(z <= high, f(np.clip(z, low, high)), np.inf) for f, low, high in pieces if high > low]
-    least: NDArray[np.float64] = np.where(z > 0, np.minimum.reduce(parts), 0.0)
+    least: Floats = np.where(z > 0, np.minimum.reduce(parts), 0.0)
     return least
 
 
-def _lower_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _lower_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """Return the corners of the largest convex function below the points, which starts at the origin."""
-    order = np.lexsort((y, x))
     hull: list[tuple[float, float]] = [(0.0, 0.0)]
-    for point in zip(x[order].tolist(), y[order].tolist(), strict=True):
-        if not np.isfinite(point[1]) or point[0] <= hull[-1][0]:
-            if not np.isfinite(point[1]) or point[1] >= hull[-1][1]:
-                continue
+    order = np.lexsort((-y, x))  # of points above each other the lowest comes last
+    for a, b in zip(x[order].tolist(), y[order].tolist(), strict=True):
+        if not np.isfinite(b):
+            continue
+        while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (a - hull[-2][0]) >= (b - hull[-2][1]) * (
+            hull[-1][0] - hull[-2][0]
+        ):
             hull.pop()
-        while len(hull) > 1 and _above(hull[-2], hull[-1], point):
-            hull.pop()
-        hull.append(point)
+        hull.append((a, b))
     corners = np.array(hull)
     return corners[:, 0], corners[:, 1]
-
-
-def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
-    """Return whether b lies on or above the line from a to c."""
-    return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
 
 
 def require_excess(surrogate_excess: float) -> float:
@@ -250,10 +229,10 @@ def closed_pieces(facts: BoundFacts, n_classes: int, cost: float) -> list[Piece]
     if facts.excess(np.zeros(1), q) is None:
         return None
 
-    def excess(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def excess(x: Floats) -> Floats:
         return np.asarray(facts.excess(x, q), dtype=np.float64)
 
-    def wrong_class(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def wrong_class(z: Floats) -> Floats:
         return excess((1 - z) / 2 - q) + (excess((1 + z) / 2 - q) if facts.two_scores else 0.0)
 
     return [
@@ -319,7 +298,7 @@ def table_one() -> TableOne:
     sqhin 0.5 0.5 True
     """
     margins = [get_margin(name) for name in available_margins()]
-    return TableOne(tuple(_row(phi) for phi in margins if own_fact(phi, "exact") and phi.printed_constant))
+    return TableOne(tuple(_row(phi) for phi in margins if own_fact(phi, "kernel") and phi.printed_constant))
 
 
 def _row(phi: MarginFunction) -> TableOneRow:

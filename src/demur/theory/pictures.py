@@ -8,16 +8,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from demur.losses import Loss
+from demur.losses.registry import RuleFunction, RuleName
 from demur.theory.bayes import NoBoundError, as_target
 from demur.theory.calibration_check import describe
 from demur.theory.calibration_function import CalibrationFunction, calibration_function
 from demur.theory.descent import Deadline
-from demur.theory.examined_loss import LossLike, RuleFunction, RuleName, as_loss, examine
+from demur.theory.examined_loss import LossLike, as_loss, examine
 from demur.theory.pointwise_risk import find_minima
 
-__all__ = ["draw_check", "draw_xi"]
-
-BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#666666"
+GREY = "#666666"
 
 
 def draw_check(
@@ -59,31 +58,22 @@ def draw_check(
 
 def _draw_decisions(axis: Axes, loss: Loss, n_classes: int, cost: float) -> None:
     threshold = 1 - cost
-    top = torch.cat(
-        [torch.linspace(1 / n_classes + 1e-3, 0.999, 60), torch.tensor([threshold - 1e-4, threshold + 1e-4])]
-    )
-    top = top.to(torch.float64).sort().values
-    spread = torch.cat([top[:, None], ((1 - top) / (n_classes - 1))[:, None].expand(-1, n_classes - 1)], -1)
-    lines = [("rest spread evenly", BLUE, "-", spread)]
-    if n_classes > 2:
-        upper = top[top > 0.5 + 1e-6]
-        lone = torch.zeros(len(upper), n_classes, dtype=torch.float64)
-        lone[:, 0], lone[:, 1] = upper, 1 - upper
-        lines.append(("rest on one class", ORANGE, "--", lone))
+    top = torch.cat([torch.linspace(1 / n_classes + 1e-3, 0.999, 60), threshold + torch.tensor([-1e-4, 1e-4])])
+    top = top.double().sort().values
     subject = examine(loss, as_target(cost, n_classes), deadline=Deadline(60))
-    for label, colour, style, eta in lines:
+    shapes = [("rest spread evenly", "-", n_classes - 1), ("rest on one class", "--", 1)]
+    for label, style, m in shapes[: min(n_classes - 1, 2)]:
+        eta = torch.zeros(len(top), n_classes, dtype=torch.float64)
+        eta[:, 0], eta[:, 1 : m + 1] = top, ((1 - top) / m)[:, None]
+        eta = eta[top > eta[:, 1] + 1e-6]
         found = find_minima(subject, eta)
         acceptance = loss.rule(found.scores, cost).acceptance.detach()
-        axis.plot(eta[found.converged, 0], acceptance[found.converged], color=colour, linestyle=style, label=label)
+        axis.plot(eta[found.converged, 0], acceptance[found.converged], linestyle=style, label=label)
     axis.axhline(0, color=GREY, linewidth=1)
     axis.axvline(threshold, color=GREY, linewidth=1, linestyle="--")
-    low, high = axis.get_ylim()
-    low, high = min(low, -0.1 * high), max(high, -0.1 * low)
-    axis.fill_between([1 / n_classes, threshold], 0, high, color=GREY, alpha=0.15, linewidth=0)
-    axis.fill_between([threshold, 1], low, 0, color=GREY, alpha=0.15, linewidth=0)
     axis.text(0.03, 0.97, "false accept", transform=axis.transAxes, va="top", color=GREY)
     axis.text(0.97, 0.03, "false reject", transform=axis.transAxes, ha="right", color=GREY)
-    axis.set(xlabel="max eta", ylabel="acceptance r of the minimiser", xlim=(1 / n_classes, 1), ylim=(low, high))
+    axis.set(xlabel="max eta", ylabel="acceptance r of the minimiser", xlim=(1 / n_classes, 1))
     axis.legend(frameon=False, loc="center left")
 
 

@@ -16,16 +16,6 @@ from demur.losses.loss import Hyper
 from demur.theory.descent import Objective, minimise_convex_kinks, minimise_kinked_rows, minimise_rows
 from demur.theory.examined_loss import ELEMENTS_AT_ONCE, ExaminedLoss
 
-__all__ = [
-    "Minima",
-    "RiskProblem",
-    "equal_values",
-    "find_minima",
-    "minimise_pointwise_risk",
-    "pointwise_risk",
-    "settle",
-]
-
 STUCK = 1e-7
 """A minimisation that ends with a larger slope than this has not converged."""
 STUCK_AT_KINK = 1e-4

@@ -9,12 +9,10 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from demur.array_types import ByName
+from demur.array_types import ByName, Floats
 from demur.losses import FunctionLoss, Loss
-from demur.losses.proof import separable_part
 from demur.losses.registry import RuleFunction
 from demur.rules import Decision, Relinked
 from demur.theory.bayes import REJECT
@@ -22,8 +20,6 @@ from demur.theory.calibration_report import CalibrationReport, describe_eta
 from demur.theory.examined_loss import ExaminedLoss
 from demur.theory.pointwise_risk import find_minima
 from demur.theory.simplex import over_all_classes, random_eta, structured_eta
-
-__all__ = ["Repair", "find_repair"]
 
 EXACT = 1e-5
 """A link fits if it gives eta back to within this at every minimiser."""
@@ -62,7 +58,7 @@ class Repair:
     loss: Loss | None = None
     check: CalibrationReport | None = None
     error: float = float("nan")
-    pair: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    pair: tuple[Floats, Floats] | None = None
 
     def as_dict(self) -> ByName:
         """Return what was found as plain numbers, lists and strings, for JSON."""
@@ -215,7 +211,7 @@ def _links(minima: _Minimisers, cost: float) -> Iterator[tuple[Relinked, str]]:
                 Relinked(cost, form, _rounded(a), _rounded(b)),
                 f"eta_k is {'the sigmoid of ' * (form == 'sigmoid')}{text}",
             )
-    part = separable_part(subject.loss, n_classes, cost)
+    part = _separable_part(subject.loss, n_classes, cost)
     if part is not None:
         surprise = torch.from_numpy(np.logaddexp(0, -ODDS)).requires_grad_()
         (slope_of,) = torch.autograd.grad(part(surprise).sum(), surprise)
@@ -228,7 +224,28 @@ def _links(minima: _Minimisers, cost: float) -> Iterator[tuple[Relinked, str]]:
             )
 
 
-def _in_words(matrix: NDArray[np.float64]) -> str:
+def _separable_part(loss: Loss, n_classes: int, cost: float) -> Callable[[Tensor], Tensor] | None:
+    """Return l as a function of the surprise -log p if the loss is l(p_y), p the softmax of all scores; else None."""
+    n_outputs = loss.n_outputs(n_classes)
+
+    def part(surprise: Tensor) -> Tensor:
+        rest = torch.log(torch.expm1(surprise).clamp(min=1e-300)) - torch.log(torch.tensor(n_outputs - 1.0))
+        scores = torch.zeros(len(surprise), n_outputs, dtype=torch.float64)
+        scores = torch.cat([scores[:, :1], scores[:, 1:] + rest[:, None]], 1)
+        values: Tensor = loss.forward(scores, torch.zeros(len(surprise), dtype=torch.long), cost)
+        return values.to(torch.float64)
+
+    generator = torch.Generator().manual_seed(0)
+    scores = 3 * torch.randn(300, n_outputs, generator=generator, dtype=torch.float64)
+    y = torch.arange(len(scores)) % n_classes
+    with torch.no_grad():
+        surprise = -torch.log_softmax(scores, -1)[torch.arange(len(y)), y]
+        values, expected = loss.forward(scores, y, cost).to(torch.float64), part(surprise)
+    same = (values - expected).abs() <= 1e-9 * (1 + expected.abs())
+    return part if bool(same.all()) else None
+
+
+def _in_words(matrix: Floats) -> str:
     n = len(matrix)
     off = (matrix.sum() - np.trace(matrix)) / (n * n - n)
     share = 1 - 1 / (np.trace(matrix) / n - off)

@@ -6,25 +6,14 @@ Every function returns float64 tensors of shape (n_rows, n_classes). Unless said
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from demur.array_types import Floats
 from demur.theory.bayes import Target
 from demur.theory.descent import second_order
 from demur.theory.examined_loss import ExaminedLoss
 from demur.theory.pointwise_risk import RiskProblem, equal_values, find_minima
-
-__all__ = [
-    "Region",
-    "adversarial_eta",
-    "extreme_over",
-    "over_all_classes",
-    "random_eta",
-    "structured_eta",
-    "tops_around",
-]
 
 Region: TypeAlias = Literal["answer", "reject", "boundary"]
 """Where max eta >= 1 - c, where it is <= 1 - c, and where it equals 1 - c."""
@@ -198,7 +187,7 @@ def _acceptance_slope(problem: RiskProblem, scores: Tensor) -> Tensor | None:
 
 def extreme_over(
     function: Callable[[Tensor], Tensor], subject: ExaminedLoss, region: Region, *, seed: int = 0, rounds: int = 2
-) -> tuple[float, NDArray[np.float64]]:
+) -> tuple[float, Floats]:
     """Return the largest value of a function of eta over a region, and where: structured rows, then local search.
 
     Like any search it gives a lower bound of the supremum; for the paper's losses the supremum is at one of the

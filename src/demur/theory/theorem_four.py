@@ -11,11 +11,10 @@ answers the likeliest class.
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from demur.array_types import Floats
 from demur.errors import InputError, InputTypeError
 from demur.losses import Loss, get
 from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
@@ -26,17 +25,6 @@ from demur.theory.examined_loss import ExaminedLoss, LossLike, as_loss, examine
 from demur.theory.pointwise_risk import RiskProblem, find_minima
 from demur.theory.simplex import Region, extreme_over, over_all_classes, random_eta, structured_eta, tops_around
 from demur.workers import single_threaded_kernels
-
-__all__ = [
-    "OrderReport",
-    "OrderTheorem",
-    "TheoremFour",
-    "beta_bounds",
-    "is_order_preserving",
-    "numeric_beta_bounds",
-    "rejector_slope",
-    "theorem_four",
-]
 
 
 @dataclass(frozen=True)
@@ -63,8 +51,8 @@ class TheoremFour:
     inf_reject: float
     sup_boundary: float
     inf_boundary: float
-    worst_answer: NDArray[np.float64]
-    worst_reject: NDArray[np.float64]
+    worst_answer: Floats
+    worst_reject: Floats
     least_curvature: float
     tolerance: float
 
@@ -112,7 +100,7 @@ def theorem_four(subject: ExaminedLoss, *, seed: int = 0) -> TheoremFour:
         curvatures.append(float(curvature.min()))
         return h
 
-    def extreme(region: Region, sign: float) -> tuple[float, NDArray[np.float64]]:
+    def extreme(region: Region, sign: float) -> tuple[float, Floats]:
         value, eta = extreme_over(lambda e: sign * slope(e), subject, region, seed=seed)
         return sign * value, eta
 
@@ -291,8 +279,8 @@ class OrderReport:
 
     loss: str
     verdict: str
-    counterexample: NDArray[np.float64] | None
-    scores: NDArray[np.float64] | None
+    counterexample: Floats | None
+    scores: Floats | None
     theorem: OrderTheorem | None
     n_eta: int
     n_unresolved: int
@@ -339,7 +327,7 @@ def is_order_preserving(
     >>> report = is_order_preserving("apc+log", 4, 0.2)
     >>> bool(report), report.strict, report.theorem.name, report.theorem.strict
     (True, True, 'Theorem 16', True)
-    >>> report = is_order_preserving("ova+hin", 4, 0.2)  # every class below 1 - c gets the score -1
+    >>> report = is_order_preserving("ova+hin", 3, 0.2)  # every class below 1 - c gets the score -1
     >>> bool(report), report.verdict
     (True, 'preserving')
     """

@@ -1,41 +1,22 @@
 """A counterexample and its proof: the least risk, and the least risk of scores that take the right decision.
 
-Both risks are computed again by other means before a counterexample counts. Pairwise losses have formulas in many
-digits (``PairwiseLoss.exact_risk``), so that a refutation of one of them does not rest on float64.
+Both risks are computed again, one row at a time, before a counterexample counts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import fsum, inf, isfinite
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import mpmath
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from demur.losses import Loss
-from demur.losses.pairwise import PairwiseLoss
-from demur.margins import own_fact
+from demur.array_types import Floats
 from demur.theory.bayes import REJECT
 from demur.theory.examined_loss import ExaminedLoss, wide_scores
-from demur.theory.pointwise_risk import RiskProblem, equal_values, pointwise_risk
+from demur.theory.pointwise_risk import RiskProblem, equal_values
 
-__all__ = [
-    "ConstrainedMinimum",
-    "Constraints",
-    "Witness",
-    "best_in_region",
-    "best_with_decision",
-    "decision_constraints",
-    "exact_minimum",
-    "has_exact_form",
-    "verify",
-]
-
-DIGITS = 50
 MOST_UNKNOWNS = 30
 """A search among more unknowns than this is not exact enough to refute anything."""
 Constraints: TypeAlias = Callable[[Tensor], Tensor]
@@ -70,8 +51,8 @@ class Witness:
     """
 
     kind: str
-    eta: NDArray[np.float64]
-    scores: NDArray[np.float64]
+    eta: Floats
+    scores: Floats
     chow: str
     taken: str
     chow_risk: float
@@ -143,30 +124,33 @@ def verify(
     error = floor * (1 + abs(at_scores)) + 2 * right.error
     if taken == best or not right.risk - at_scores > 2 * error:
         return None, right
-    exact = _in_many_digits(subject, eta.numpy(), scores) if {best, taken} & {REJECT} else None
-    if exact is not None:
-        least, least_right, gap, error, precision = exact
-    else:
-        least, least_right, precision = _again(subject, eta, scores, best, right)
-        error = error * unit + 1e-12 * (abs(least) + unit)
-        gap = least_right - least
-    if not gap > error:
+    least, least_right, precision = _again(subject, eta, scores, best, right)
+    error = error * unit + 1e-12 * (abs(least) + unit)
+    if not least_right - least > error:
         return None, right
-    costs = subject.target.expected(eta)
+    return witnessed(subject, eta, scores, (least, least_right), error, precision), right
+
+
+def witnessed(
+    subject: ExaminedLoss, eta: Tensor, scores: Tensor, risks: tuple[float, float], error: float, precision: str
+) -> Witness:
+    """Describe a wrong decision: its risk, that of scores that decide rightly, and what the decisions cost."""
+    target, costs = subject.target, subject.target.expected(eta)
+    best, taken = int(target.best(eta)), int(subject.decide(scores[None])[0])
     return Witness(
-        subject.target.kind(best, taken),
+        target.kind(best, taken),
         eta.numpy(),
         scores.numpy(),
-        chow=subject.target.words(best),
-        taken=subject.target.words(taken),
+        chow=target.words(best),
+        taken=target.words(taken),
         chow_risk=float(costs[best]),
         taken_risk=float(costs[taken]),
-        least_risk=least,
-        chow_least_risk=least_right,
-        gap=gap,
+        least_risk=risks[0],
+        chow_least_risk=risks[1],
+        gap=risks[1] - risks[0],
         error=error,
         precision=precision,
-    ), right
+    )
 
 
 def _again(
@@ -182,99 +166,6 @@ def _again(
     if not isfinite(right.risk):
         return least, inf, f"no scores that {subject.target.words(best)} were found"
     return least, risk(right.scores), "float64, each risk summed row by row"
-
-
-def _in_many_digits(
-    subject: ExaminedLoss, eta: NDArray[np.float64], scores: Tensor
-) -> tuple[float, float, float, float, str] | None:
-    """Return both risks, gap and error in many digits, or None without a formula or a minimum of it."""
-    loss, cost = subject.loss, subject.target.single
-    if cost is None or not has_exact_form(loss, eta):
-        return None
-    assert isinstance(loss, PairwiseLoss)
-    at_zero = _at_rejector_zero(subject, torch.from_numpy(eta))
-    try:
-        least_at_zero, slope = exact_minimum(loss, eta, cost, at_zero)
-    except (ValueError, ZeroDivisionError):  # how mpmath says that Newton's method went astray
-        return None
-    with mpmath.workdps(DIGITS + 10):
-        least = loss.exact_risk(*_grouped(eta, scores.tolist()), cost)
-    theirs = float(pointwise_risk(loss, scores, torch.from_numpy(eta), cost))
-    if not abs(theirs - float(least)) <= 1e-7 * (1 + abs(theirs)):
-        return None  # the code does not compute this formula
-    slope = max(slope, 10.0 ** (5 - DIGITS))
-    precision = f"mpmath, {DIGITS} digits; gradient below {slope:.0e}"
-    return float(least), float(least_at_zero), float(least_at_zero - least), max(1e-30, 100 * slope), precision
-
-
-def _at_rejector_zero(subject: ExaminedLoss, eta: Tensor) -> list[float]:
-    """Return class scores that minimise the risk at r = 0, and that r."""
-    row = eta.unsqueeze(0)
-    problem = RiskProblem(subject, row, equal_values(row) if subject.symmetric else None)
-    at_zero, _ = problem.minimise_without_last()
-    return [float(score) for score in problem.scores(at_zero)[0]]
-
-
-def has_exact_form(loss: Loss, eta: NDArray[np.float64]) -> bool:
-    """Return whether :func:`exact_minimum` knows the loss and the minimum is finite and small enough to compute."""
-    known = own_fact(loss, "pair") is not None and all(own_fact(phi, "exact") for phi in loss.margin_functions())
-    return known and bool((eta > 0).all()) and len(np.unique(eta)) <= 6
-
-
-def exact_minimum(
-    loss: PairwiseLoss, eta: NDArray[np.float64], cost: float, start: Sequence[float]
-) -> tuple[Any, float]:
-    """Minimise the pointwise risk over the class scores in many digits; the rejector stays as it is.
-
-    Parameters
-    ----------
-    loss : PairwiseLoss
-    eta : array of shape (n_classes,)
-        Positive, with few different values. Each entry is read as the decimal number it prints as, and the largest
-        takes up what then lacks to a sum of 1.
-    cost : float
-    start : sequence of float
-        One score per class and r, near the minimum: what float64 found.
-
-    Returns
-    -------
-    risk : mpf
-    slope : float
-        The largest component of the gradient that is left.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from demur.losses import get
-    >>> loss = get("apc+exp", beta=1.0)
-    >>> risk, _ = exact_minimum(loss, np.array([0.8, 0.2]), 0.2, [0.3, -0.3, 0.0])
-    >>> mpmath.nstr(risk, 12)  # 2 sqrt(0.16) + 0.2
-    '1.0'
-    """
-    with mpmath.workdps(DIGITS + 10):
-        groups, (first, *free, r) = _grouped(eta, start)  # the first score stays, since only differences count
-
-        def risk(*others: Any) -> Any:
-            return loss.exact_risk(groups, [first, *others, r], cost)
-
-        def gradient(*others: Any) -> list[Any]:
-            orders = np.eye(len(others), dtype=int).tolist()
-            return [mpmath.diff(risk, others, tuple(order)) for order in orders]
-
-        if free:
-            tolerance = mpmath.mpf(10) ** (-2 * DIGITS)
-            free = list(mpmath.findroot(gradient, free, solver="mdnewton", tol=tolerance))
-        return risk(*free), float(max(map(abs, gradient(*free)), default=0))
-
-
-def _grouped(eta: NDArray[np.float64], scores: Sequence[float]) -> tuple[list[tuple[int, Any]], list[Any]]:
-    """Return (how many, probability) for each different probability, and the scores of those groups and r."""
-    values, first, sizes = np.unique(eta, return_index=True, return_counts=True)
-    groups = [(int(n), mpmath.mpf(repr(float(v)))) for n, v in zip(sizes, values, strict=True)]
-    n, top = groups[-1]
-    groups[-1] = n, top + (1 - sum(m * e for m, e in groups)) / n
-    each = [-scores[0] / 2, scores[0] / 2] if len(scores) <= len(eta) else scores  # one score f for two classes
-    return groups, [mpmath.mpf(float(s)) for s in (*(each[i] for i in first), scores[-1])]
 
 
 def decision_constraints(subject: ExaminedLoss, decision: int) -> Constraints:

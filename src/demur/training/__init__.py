@@ -9,7 +9,7 @@ from demur.training.engine import resolve_device, train, train_all
 from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData, TrainingOptions
 from demur.training.mlp import MLP
 from demur.training.recipe import Recipe, TabularTraining, train_tabular
-from demur.training.robust_scaling import SmoothRobustScaler
+from demur.training.robust_scaling import Pieces, robust_scale
 from demur.training.tabular_net import PeriodicEmbeddings, TabularNet
 
 __all__ = [
@@ -20,14 +20,15 @@ __all__ = [
     "ModuleFactory",
     "NetworkSpec",
     "PeriodicEmbeddings",
+    "Pieces",
     "Recipe",
-    "SmoothRobustScaler",
     "TabularNet",
     "TabularTraining",
     "Trained",
     "TrainingData",
     "TrainingOptions",
     "resolve_device",
+    "robust_scale",
     "train",
     "train_all",
     "train_tabular",

@@ -13,8 +13,6 @@ from demur.array_types import AnyArray
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, nn, torch
 
-__all__ = ["Architecture", "ModuleArchitecture", "ModuleFactory", "Numbers", "Stack", "generator_of", "one_vector"]
-
 Numbers = TypeVar("Numbers", "Tensor", AnyArray)
 """Tensors, or NumPy arrays where torch is not needed."""
 

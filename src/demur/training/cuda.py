@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from demur.lazy_torch import Tensor, torch
 
-__all__ = ["GraphedSteps"]
-
 
 class GraphedSteps:
     """Training steps on a CUDA device: one kernel at a time in the first turn, then as replays of one graph.

@@ -5,33 +5,22 @@ from __future__ import annotations
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from demur.errors import InputError, UserError
-from demur.lazy_torch import Tensor, torch
+from demur.lazy_torch import torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
 from demur.training.fused import can_fuse, train_fused
 from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData, TrainingOptions
 from demur.training.training_step import Batches, TrainingStep, stacked_loss
 from demur.workers import n_cores, on_workers
-
-__all__ = [
-    "Chunk",
-    "DeviceMemoryError",
-    "cache_per_core",
-    "plan_chunks",
-    "resolve_device",
-    "stack_plan",
-    "train",
-    "train_all",
-]
 
 
 class DeviceMemoryError(UserError):
@@ -117,28 +106,27 @@ def _train_stacks(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
     n_networks = sum(len(job.networks) for job in jobs)
     plans = [stack_plan(job.architecture, how.batch_size, n_networks, how.where) for job in jobs]
     work = [
-        _Work(number, job, chunk)
-        for number, (job, (size, n_workers)) in enumerate(zip(jobs, plans, strict=True))
+        (job, trained, chunk)
+        for job, trained, (size, n_workers) in zip(jobs, results, plans, strict=True)
         for chunk in plan_chunks(
             job.networks,
             stack_size=size if job.architecture.is_module else how.stack_size or size,
             n_workers=n_workers,
         )
     ]
-    for one, outcome in _run(work, how, how.n_workers or min((workers for _, workers in plans), default=1)):
-        results[one.job_number].put(one.chunk.members, *outcome)
-    return results
-
-
-def _run(work: Sequence[_Work], how: TrainingOptions, n_workers: int) -> Iterator[_Done]:
-    """Train every stack, one at a time by each worker."""
     stop = threading.Event()
 
-    def run(one: _Work) -> tuple[Tensor, Tensor]:
+    def run(one_stack: tuple[Job, Trained, Chunk]) -> None:
+        job, trained, chunk = one_stack
         with torch.no_grad():
-            step, batches = one.prepare(how)
+            members = [job.networks[position] for position in chunk.members]
+            leaders = members[:: len(members) // chunk.n_groups]
+            batches = Batches([one.rows for one in leaders], [one.seed for one in leaders], how.batch_size)
+            stack = job.architecture.stack([one.seed for one in members], chunk.n_groups, how.where)
+            loss = stacked_loss(job.loss, members, how.where)
+            step = TrainingStep(loss, stack, job.data, members, how.learning_rate)
             size, last = batches.batch_size, batches.n_rows
-            if one.job.architecture.is_module and last % size == 1 and last > 1:
+            if job.architecture.is_module and last % size == 1 and last > 1:
                 last -= 1  # batch normalisation has no statistics of a single row
             for _ in range(how.epochs):
                 order, weight = batches.shuffle().flatten(1), batches.weight[0].flatten()
@@ -149,35 +137,12 @@ def _run(work: Sequence[_Work], how: TrainingOptions, n_workers: int) -> Iterato
                     batch = slice(start, min(start + size, last))
                     step(x[:, batch], y[:, batch], weight[:, batch])
                 if how.progress is not None:
-                    how.progress(len(one))
-            return step.outcome()
+                    how.progress(len(chunk.members))
+            trained.put(chunk.members, *step.outcome())
 
-    yield from zip(work, on_workers(run, work, n_workers=n_workers, stop=stop), strict=True)
-
-
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """One chunk of one job."""
-
-    job_number: int
-    job: Job
-    chunk: Chunk
-
-    def __len__(self) -> int:
-        return len(self.chunk.members)
-
-    def prepare(self, how: TrainingOptions) -> tuple[TrainingStep, Batches]:
-        members = [self.job.networks[position] for position in self.chunk.members]
-        leaders = members[:: len(members) // self.chunk.n_groups]
-        batches = Batches([one.rows for one in leaders], [one.seed for one in leaders], how.batch_size)
-        stack = self.job.architecture.stack([one.seed for one in members], self.chunk.n_groups, how.where)
-        loss = stacked_loss(self.job.loss, members, how.where)
-        step = TrainingStep(loss, stack, self.job.data, members, how.learning_rate)
-        return step, batches
-
-
-_Done: TypeAlias = "tuple[_Work, tuple[Tensor, Tensor]]"
-"""A stack that was trained, its networks' vectors, and which of them failed."""
+    n_workers = how.n_workers or min((workers for _, workers in plans), default=1)
+    on_workers(run, work, n_workers=n_workers, stop=stop)
+    return results
 
 
 def stack_plan(architecture: Architecture, batch_size: int, n_networks: int, device: torch.device) -> tuple[int, int]:

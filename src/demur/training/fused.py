@@ -9,9 +9,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
+from demur.array_types import Ints
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.margins import own_fact
@@ -19,8 +17,6 @@ from demur.training.jobs import Job, NetworkSpec, Trained, TrainingOptions
 from demur.training.mlp import MLP
 from demur.training.training_step import Batches
 from demur.workers import on_workers
-
-__all__ = ["can_fuse", "train_fused"]
 
 _HYPER = ("alpha", "beta")
 """The hyper-parameters of a loss that enter its gradient, besides the cost."""
@@ -79,7 +75,7 @@ class Orders:
     how : TrainingOptions
     """
 
-    def __init__(self, trials: dict[Any, tuple[NDArray[np.int64], int]], how: TrainingOptions) -> None:
+    def __init__(self, trials: dict[Any, tuple[Ints, int]], how: TrainingOptions) -> None:
         self.position = {key: number for number, key in enumerate(trials)}
         self._batches = [Batches([rows], [seed], how.batch_size) for rows, seed in trials.values()]
         first = self._batches[0]
@@ -177,7 +173,7 @@ def train_fused(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
     last of them: whatever ends early leaves its place to the next. Each stack keeps its stream.
     """
     keys = [[(one.seed, one.rows.tobytes()) for one in job.networks] for job in jobs]
-    trials: dict[int, dict[Any, tuple[NDArray[np.int64], int]]] = defaultdict(dict)
+    trials: dict[int, dict[Any, tuple[Ints, int]]] = defaultdict(dict)
     for job, own in zip(jobs, keys, strict=True):
         for network, key in zip(job.networks, own, strict=True):
             trials[len(network.rows)][key] = (network.rows, network.seed)

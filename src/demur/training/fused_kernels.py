@@ -9,8 +9,6 @@ before a network is trained on a GPU.
 import triton
 import triton.language as tl
 
-__all__ = ["train_networks"]
-
 
 @triton.jit
 def _value_and_slope(z, margin: tl.constexpr):

@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from demur.array_types import AnyArray, ByName
+from demur.array_types import AnyArray, ByName, Ints
 from demur.lazy_torch import Tensor, nn, torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
-
-__all__ = ["CudaPrecision", "Job", "NetworkSpec", "Trained", "TrainingData", "TrainingOptions"]
 
 CudaPrecision = Literal["tf32", "tf32x3", "ieee"]
 """Precision of matrix products on a GPU."""
@@ -41,6 +38,14 @@ class TrainingData:
         """Return the data on another device."""
         weight = None if self.weight is None else self.weight.to(device)
         return TrainingData(self.X.to(device), self.y.to(device), weight)
+
+    def take(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the features, targets and weights of some rows, whose own weights are multiplied by ``weight``."""
+        flat = rows.reshape(-1)
+        if self.weight is not None:
+            weight = weight * self.weight.index_select(0, flat).view(rows.shape)
+        x, y = (part.index_select(0, flat).view(*rows.shape, *part.shape[1:]) for part in (self.X, self.y))
+        return x, y, weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +75,12 @@ class NetworkSpec:
     0
     """
 
-    rows: NDArray[np.int64]
+    rows: Ints
     seed: int = 0
     weight_decay: float | None = None
     cost: float = 0.2
     hyper: Mapping[str, float] = field(default_factory=dict)
-    validation: NDArray[np.int64] | None = None
+    validation: Ints | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,6 @@ from demur.errors import InputError
 from demur.lazy_torch import Tensor, nn, torch
 from demur.training.architecture import Architecture, Numbers, Stack, one_vector
 
-__all__ = ["MLP", "StackedMLP"]
-
 
 @dataclass(frozen=True)
 class MLP(Architecture):
@@ -155,7 +153,7 @@ class StackedMLP(Stack):
             torch.sum(signal, 2, keepdim=True, out=bias_gradient)
             if depth:
                 signal = torch.bmm(self._transposed_weights[depth], signal)
-                signal = torch.ops.aten.threshold_backward(signal, below, 0)
+                torch.ops.aten.threshold_backward.grad_input(signal, below, 0, grad_input=signal)
 
 
 def connected(architecture: MLP) -> Tensor:

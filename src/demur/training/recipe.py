@@ -14,9 +14,8 @@ from math import ceil
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from demur.errors import InputError
+from demur.array_types import Floats, Ints
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.training.cuda import GraphedSteps
@@ -26,10 +25,8 @@ from demur.training.tabular_net import TabularNet, folded_scores
 from demur.training.training_step import Adam, Batches, batch_shape, stacked_loss
 from demur.workers import n_cores, on_workers
 
-__all__ = ["Recipe", "TabularTraining", "train_tabular"]
-
 _STEPS_PER_TURN = 32
-_ROWS_AT_A_TIME = 2048
+_ROWS_AT_A_TIME = 512
 _ROWS_TO_ADAPT = 1024
 _WIDTHS = (0.3, 0.1)
 """How far to look to both sides of the last epoch's temperature, in its logarithm."""
@@ -78,20 +75,11 @@ class Recipe:
     betas: tuple[float, float] = (0.9, 0.95)
     patience: int | None = None
 
-    def __post_init__(self) -> None:
-        for name, value, least in (("epochs", self.epochs, 0), ("batch_size", self.batch_size, 1)):
-            if value < least:
-                raise InputError(f"{name} must be at least {least}, got {value}.")
-        if self.patience is not None and self.patience < 1:
-            raise InputError(f"patience must be at least 1, got {self.patience}.")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must be in [0, 1), got {self.dropout}.")
-
-    def rate(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
+    def rate(self, t: Floats) -> Floats:
         """Return the factor of the learning rate at times t in [0, 1]."""
         return 0.5 - 0.5 * np.cos(2 * np.pi * np.log2(1 + 15 * t))
 
-    def fade(self, t: NDArray[np.float64]) -> NDArray[np.float64]:
+    def fade(self, t: Floats) -> Floats:
         """Return the factor of dropout and weight decay at times t in [0, 1]."""
         return 0.5 + 0.5 * np.cos(np.pi * np.clip(2 * t - 1, 0, 1))
 
@@ -117,10 +105,10 @@ class TabularTraining:
     """
 
     trained: Trained
-    best_epoch: NDArray[np.int64]
-    temperature: NDArray[np.float64]
-    training_loss: NDArray[np.float64]
-    validation_loss: NDArray[np.float64]
+    best_epoch: Ints
+    temperature: Floats
+    training_loss: Floats
+    validation_loss: Floats
     complete: bool
 
 
@@ -180,8 +168,6 @@ def train_tabular(
     """
     recipe, device = recipe or Recipe(), torch.device(device)
     data = data.to(device)
-    for network in networks:
-        _check(network, data)
     stop, pace = threading.Event(), _Pace(deadline, len(networks))
     n_workers = 1 if device.type == "cuda" else n_workers or n_cores()
     runs = [
@@ -207,14 +193,6 @@ def train_tabular(
         return _collect(architecture, runs, len(networks), device)
 
 
-def _check(network: NetworkSpec, data: TrainingData) -> None:
-    if len(network.rows) == 0:
-        raise InputError("a network needs at least one row to train on.")
-    for name, rows in (("rows", network.rows), ("validation", network.validation)):
-        if rows is not None and data.weight is not None and not float(data.weight[torch.as_tensor(rows)].sum()) > 0:
-            raise InputError(f"the {name} of a network have no weight: all of their sample weights are 0.")
-
-
 def _plan(
     architecture: TabularNet,
     networks: Sequence[NetworkSpec],
@@ -229,7 +207,8 @@ def _plan(
         shapes.setdefault(shape, []).append(position)
     chunks = []
     for (_, n_rows), members in shapes.items():
-        size = min(_stack_size(architecture, n_rows, device), ceil(len(members) / n_workers))
+        # rounded down: workers that take turns with more stacks than workers end together
+        size = min(_stack_size(architecture, n_rows, device), max(1, len(members) // n_workers))
         chunks += [part.tolist() for part in np.array_split(members, ceil(len(members) / size))]
     return chunks
 
@@ -301,12 +280,8 @@ class _Run:
 
     def turn(self, pace: _Pace, stop: threading.Event) -> bool:
         """Take the next few steps; return False at the end."""
-        left = float(self._left)
-        affordable = pace.affordable()
-        if affordable < left:
-            left, self.complete = affordable, False
-        if pace.passed():
-            left, self.complete = 0.0, False
+        left = 0.0 if pace.passed() else min(self._left, pace.affordable())
+        self.complete = self.complete and left >= self._left
         if left < 1:
             self._finish(pace)
             return False
@@ -315,9 +290,7 @@ class _Run:
         n = int(min(_STEPS_PER_TURN, left, self._batches.n_steps - self._position))
         t = self.share + (1 - self.share) * np.linspace(0.5, n - 0.5, n, dtype=np.float64) / left
         rate, fade = self._recipe.learning_rate * self._recipe.rate(t)[:, None], self._recipe.fade(t)[:, None]
-        knobs = np.stack(
-            [rate + 0 * self._decay, rate * fade * self._decay, self._recipe.dropout * fade + 0 * self._decay], 1
-        )
+        knobs = np.stack(np.broadcast_arrays(rate, rate * fade * self._decay, self._recipe.dropout * fade), 1)
         taken = self._steps(n, torch.from_numpy(knobs.astype(np.float32)), pace, stop)
         self.share += (1 - self.share) * taken / left
         self._left -= taken
@@ -325,9 +298,6 @@ class _Run:
         pace.took(taken * len(self.members))
         if self._position == self._batches.n_steps:
             self._end_epoch()
-        if self._left < 1:
-            self._finish(pace)
-            return False
         return True
 
     def _steps(self, n: int, knobs: Tensor, pace: _Pace, stop: threading.Event) -> int:
@@ -390,11 +360,7 @@ class _Step:
 
     def __call__(self, rows: Tensor, weight: Tensor, knobs: Tensor) -> None:
         """Train on rows (n_networks, n) with weights; the knobs are rates, decays and dropouts, (3, n_networks)."""
-        flat = rows.reshape(-1)
-        x = self._data.X.index_select(0, flat).view(*rows.shape, -1)
-        y = self._data.y.index_select(0, flat).view(*rows.shape, *self._data.y.shape[1:])
-        if self._data.weight is not None:
-            weight = weight * self._data.weight.index_select(0, flat).view(rows.shape)
+        x, y, weight = self._data.take(rows, weight)
         self.stack.drop.copy_(knobs[2])
         scores = self.stack.forward(x)
         self._sum.add_((self.loss.forward(scores, y, self.cost) * weight).sum(1))
@@ -446,13 +412,17 @@ class _Validation:
         scores = self._scores(vectors)
         if not self._tempered:
             return self._mean_loss(scores), vectors
-        best = self._mean_loss(scores * self.sharpness.exp()[:, None, None])
+
+        def loss_at(sharpness: Tensor) -> Tensor:
+            return self._mean_loss(scores * sharpness.exp()[:, None, None])
+
+        best = loss_at(self.sharpness)
         for width in _WIDTHS:
-            low, high = (self._mean_loss(scores * (self.sharpness + by).exp()[:, None, None]) for by in (-width, width))
+            low, high = loss_at(self.sharpness - width), loss_at(self.sharpness + width)
             bend = low + high - 2 * best
             move = torch.where(bend > 0, width * (low - high) / (2 * bend), width * torch.sign(low - high))
             moved = self.sharpness + move.nan_to_num(0.0).clamp(-2 * width, 2 * width)
-            value = self._mean_loss(scores * moved.exp()[:, None, None])
+            value = loss_at(moved)
             better = value < best
             best, self.sharpness = torch.where(better, value, best), torch.where(better, moved, self.sharpness)
         return best, vectors

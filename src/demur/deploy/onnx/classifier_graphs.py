@@ -57,8 +57,6 @@ from demur.estimators.base import CodedLabels
 from demur.estimators.torch_classifier import OnnxNetwork, TorchClassifier
 from demur.label_shift import LabelShift
 
-__all__ = ["network_decision", "option_proba", "proba", "transformed"]
-
 _CONVERTED = (
     BernoulliNB, ComplementNB, GaussianNB, LogisticRegression, LogisticRegressionCV, MLPClassifier, MultinomialNB,
     QuadraticDiscriminantAnalysis, MaxAbsScaler, MinMaxScaler, Normalizer, PCA, RobustScaler, StandardScaler,
@@ -97,13 +95,12 @@ def option_proba(graph: Graph, X: str, model: RejectOption) -> str:
     return graph.traced(function, (found, (2, len(model.classes_))))[0]
 
 
-def _calibrated(p: Tensor, calibrator: Any) -> Tensor:
+def _calibrated(p: Tensor, calibrator: Any) -> Any:
     """Return the calibrated probabilities; unchanged if the calibrator is None."""
     if calibrator is None:
         return p
     if type(calibrator) is TemperatureScaling:
-        scaled: Tensor = _at(calibrator)(p)
-        return scaled
+        return _at(calibrator)(p)
     if type(calibrator) is not OneVsRestCalibration:
         raise _no_calibration(calibrator)
     values = torch.stack([_curve(p[:, k], model) for k, model in enumerate(calibrator.models_)], 1).clamp(0.0, 1.0)
@@ -183,11 +180,7 @@ def _mixed(graph: Graph, parts: list[str], weights: Any) -> str:
 
 def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
     """Return the blend of an AutoClassifier; X holds its codes already."""
-    if model.encoding_.schema is not None and model.encoding_.schema is not graph.schema:
-        raise ExportError(
-            "an AutoClassifier that was fitted on a DataFrame cannot be exported as a part of another estimator; "
-            "export RejectOption(AutoClassifier()) itself."
-        )
+    _check_columns(graph, model)
     views = {"codes": X}
     for view in sorted({*model.views_} - {"codes"}):
         views[view] = transformed(graph, X, getattr(model, f"{view}_"))
@@ -197,6 +190,15 @@ def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
         own = proba(graph, views[view], member, every)
         parts += graph.traced(_at(scaling), (own, shape))
     return graph.traced(_at(model.scaling_), (_mixed(graph, parts, model.weights_), shape))[0]
+
+
+def _check_columns(graph: Graph, model: Estimator) -> None:
+    schema = model.encoding_.schema
+    if schema is not None and schema is not graph.schema:
+        raise ExportError(
+            f"{type(model).__name__} that was fitted on a DataFrame cannot be exported as a part of another estimator; "
+            "export it alone, or in a RejectOption."
+        )
 
 
 def _at(scaling: TemperatureScaling) -> Callable[[Any], Any]:
@@ -214,7 +216,11 @@ def _networks(graph: Graph, X: str, model: RejectClassifier) -> str:
 
 def network_decision(graph: Graph, X: str, model: RejectClassifier) -> list[str]:
     """Return label and confidence of the networks, then the acceptance, or the probabilities if the loss has a link."""
-    networks, loss = model.networks_, model.networks_.loss
+    networks, loss, encoding = model.networks_, model.networks_.loss, model.encoding_
+    width = model.n_features_in_
+    if encoding is not None:
+        _check_columns(graph, model)
+        X, width = transformed(graph, X, model.numbers_), len(model.numbers_.get_feature_names_out())
     networks = replace(networks, networks=networks.networks.to("cpu"))
 
     def function(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -227,7 +233,7 @@ def network_decision(graph: Graph, X: str, model: RejectClassifier) -> list[str]
         return found.label.to(torch.int64), found.confidence.double(), acceptance.double()
 
     try:
-        return graph.traced(function, (X, (2, model.n_features_in_)))
+        return graph.traced(function, (X, (2, width)))
     except (RuntimeError, torch.onnx.OnnxExporterError) as error:
         raise ExportError(
             f"torch cannot translate the networks or the loss {loss.name!r} to ONNX; use the built-in ones "
@@ -306,29 +312,26 @@ def _indicators(encoder: OneHotEncoder) -> Callable[[Tensor], Tensor]:
     return function
 
 
+_linear = _from_scores(_linear_scores)
+
 _CLASSIFIERS: dict[type, Callable[[Graph, str, Any], str]] = {
     AutoClassifier: _blend,
     CodedLabels: lambda graph, X, model: proba(graph, X, model.estimator_),
-    DecisionTreeClassifier: forest_proba,
-    ExtraTreeClassifier: forest_proba,
-    ExtraTreesClassifier: forest_proba,
     FrozenEstimator: lambda graph, X, model: proba(graph, X, model.estimator),
     PrecomputedProbabilities: _given,
     GradientBoostingClassifier: _from_scores(gradient_boosting_scores),
     HistGradientBoostingClassifier: _from_scores(boosting_scores),
-    LinearDiscriminantAnalysis: _from_scores(_linear_scores),
-    LinearSVC: _from_scores(_linear_scores),
-    Perceptron: _from_scores(_linear_scores),
     Pipeline: lambda graph, X, model: proba(graph, transformed(graph, X, model[:-1]), model[-1]),
-    RandomForestClassifier: forest_proba,
     RejectClassifier: _networks,
     RejectOption: option_proba,
-    RidgeClassifier: _from_scores(_linear_scores),
-    RidgeClassifierCV: _from_scores(_linear_scores),
     OnnxNetwork: _stored,
     TorchClassifier: lambda graph, X, model: _stored(graph, X, stored_network(model)),
     SGDClassifier: lambda graph, X, model: (
-        graph.converted(model, X) if hasattr(model, "predict_proba") else _from_scores(_linear_scores)(graph, X, model)
+        graph.converted(model, X) if hasattr(model, "predict_proba") else _linear(graph, X, model)
     ),
     VotingClassifier: _voting,
+    **dict.fromkeys((LinearDiscriminantAnalysis, LinearSVC, Perceptron, RidgeClassifier, RidgeClassifierCV), _linear),
+    **dict.fromkeys(
+        (DecisionTreeClassifier, ExtraTreeClassifier, ExtraTreesClassifier, RandomForestClassifier), forest_proba
+    ),
 }

@@ -13,18 +13,16 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from demur import __version__
-from demur.array_types import AnyArray, Estimator
+from demur.array_types import AnyArray, Estimator, FilePath
 from demur.columns import Schema, as_table
 from demur.columns.schema import Column
-from demur.deploy.onnx.classifier_graphs import network_decision, option_proba, transformed
+from demur.deploy.onnx.classifier_graphs import network_decision, option_proba
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, Operand, require
-from demur.estimators import AutoClassifier, RejectClassifier, RejectOption
+from demur.estimators import RejectClassifier, RejectOption
 from demur.rules import Chow, CostMatrix, Relinked, ThresholdRule
 from demur.tabular import TableModel
 from demur.tabular.table_files import as_column
 from demur.whole_file import write_whole
-
-__all__ = ["GraphAgreement", "class_values", "codes_graph", "compare_onnx", "export_onnx", "onnx_inputs", "onnx_model"]
 
 _MOST_BYTES = 2**31 - 1
 """The size limit of a protobuf message."""
@@ -38,9 +36,10 @@ def schema_of(model: Estimator) -> Schema | None:
     """Return the columns that a model reads by name, or None for a model of matrices."""
     if isinstance(model, TableModel):
         return model.schema
-    estimator = model.estimator_ if isinstance(model, RejectOption) else None
+    estimator = model.estimator_ if isinstance(model, RejectOption) else model
     estimator = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
-    return estimator.encoding_.schema if isinstance(estimator, AutoClassifier) else None
+    encoding = getattr(estimator, "encoding_", None)
+    return None if encoding is None else encoding.schema
 
 
 def input_names(schema: Schema) -> dict[str, str]:
@@ -114,10 +113,6 @@ def _without_infinities(graph: Graph, value: str) -> str:
 
 
 def _codes(graph: Graph, column: Column, name: str) -> str:
-    if any("\0" in value for value in column.categories):
-        raise ExportError(
-            f"the column {column.name!r} has categories with a zero byte, which ONNX cannot hold; rename them."
-        )
     # where the empty text is a category itself, it stays one
     codes = {"": np.nan} | {text: float(code) for code, text in enumerate(column.categories)}
     code = graph.op(
@@ -260,7 +255,7 @@ def codes_graph(model: TableModel) -> Any:
     _refuse_text_and_scope(model.classifier, model.schema)
     graph, width = Graph(), len(model.schema.columns)
     X = graph.input(FEATURES, np.float64, ["rows", width])
-    _declare_outputs(graph, transformed(graph, X, model.dense), model.classifier, np.arange(len(model.classes)))
+    _declare_outputs(graph, X, model.classifier, np.arange(len(model.classes)))
     if model.novelty is not None:
         found = graph.traced(model.novelty.may_be_novel, (X, (2, width)))[0]
         graph.output(found, "unusual", np.bool_, ["rows"])
@@ -285,7 +280,7 @@ def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Sch
             f"the column {other[0]!r} is passed unchanged to a classifier that was fitted elsewhere, and only columns "
             "of numbers are exported then; export your own pipeline with skl2onnx."
         )
-    return transformed(graph, _table_inputs(graph, schema), model.dense)
+    return _table_inputs(graph, schema)
 
 
 def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) -> tuple[str, float | None]:
@@ -323,7 +318,8 @@ def _threshold(graph: Graph, rule: Any, cost: float) -> tuple[Operand, str, floa
     """Return what the confidence must exceed, the rule in words, and the cost that is an input; None is Chow's rule."""
     if rule is None or type(rule) in (Chow, Relinked):
         price = float(_one_for_all(cost if rule is None else rule.cost, 0))
-        limit = graph.op("Sub", np.array(1.0), _cost_input(graph, price))
+        graph.constant(np.array(price), "cost")  # the default of the input with the same name
+        limit = graph.op("Sub", np.array(1.0), graph.input("cost", np.float64, []))
         return limit, "Answers where the confidence exceeds 1 - cost (Chow's rule).", price
     if type(rule) is CostMatrix:
         return np.array(0.0), rule.explain(), None
@@ -341,13 +337,7 @@ def _one_for_all(value: Any, n_axes: int) -> Any:
     return np.asarray(value, dtype=np.float64)
 
 
-def _cost_input(graph: Graph, cost: float) -> str:
-    """Declare the cost as an input with a default: a constant of the same name, which a caller may override."""
-    graph.constant(np.array(float(cost)), "cost")
-    return graph.input("cost", np.float64, [])
-
-
-def export_onnx(model: Estimator, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+def export_onnx(model: Estimator, path: FilePath, *, overwrite: bool = False) -> Path:
     """Write a fitted model to one ONNX file and return its path.
 
     Parameters
@@ -429,11 +419,12 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     >>> compare_onnx(model, onnx_model(model), [[0.4], [0.55], [0.9]]).decisions_agree
     True
     """
-    is_path = isinstance(exported, (str, os.PathLike))
-    options = require("onnxruntime").SessionOptions()
+    runtime = require("onnxruntime")
+    options = runtime.SessionOptions()
     options.log_severity_level = 3  # it warns of every optional input
+    is_path = isinstance(exported, (str, os.PathLike))
     content = Path(exported).read_bytes() if is_path else exported.SerializeToString()
-    session = require("onnxruntime").InferenceSession(content, options)
+    session = runtime.InferenceSession(content, options)
     names = [output.name for output in session.get_outputs()]
     given = {} if cost is None else {"cost": np.array(float(cost))}
     label, reject, confidence, *rest = session.run(names, {**onnx_inputs(model, rows), **given})

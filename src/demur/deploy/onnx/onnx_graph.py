@@ -17,8 +17,6 @@ from demur.array_types import AnyArray, Estimator
 from demur.errors import InputError, MissingExtraError
 from demur.estimators.torch_classifier import OnnxNetwork, TorchClassifier
 
-__all__ = ["DOMAIN_ML", "ExportError", "Graph", "Operand", "require", "stored_network", "translated"]
-
 Operand: TypeAlias = "str | AnyArray | np.generic"
 """The name of a value in the graph, or a constant."""
 

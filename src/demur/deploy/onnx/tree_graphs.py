@@ -5,20 +5,15 @@ be decided differently, and it has no form for the category splits of histogram 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from demur.array_types import AnyArray, Estimator
+from demur.array_types import AnyArray, Estimator, Floats, Ints
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph
 
-__all__ = ["boosting_scores", "forest_proba", "gradient_boosting_scores"]
 
-
-@dataclass(frozen=True, eq=False)
-class _Tree:
+class _Tree(NamedTuple):
     """A binary tree.
 
     Parameters
@@ -31,8 +26,8 @@ class _Tree:
     """
 
     nodes: list[tuple[Any, ...]]
-    leaves: NDArray[np.int64]
-    values: NDArray[np.float64]
+    leaves: Ints
+    values: Floats
 
     @classmethod
     def of(cls, is_leaf: AnyArray, columns: Sequence[AnyArray], values: AnyArray) -> "_Tree":
@@ -45,8 +40,8 @@ class _Tree:
 
 def _summed(graph: Graph, X: str, trees: Sequence[_Tree]) -> str:
     """Return the sum of the values of each row's leaves, of shape (rows, n_targets)."""
-    places = [(number, node) for number, tree in enumerate(trees) for node in range(len(tree.nodes))]
-    modes, features, compared, if_true, if_false, missing = zip(*(one for t in trees for one in t.nodes), strict=True)
+    nodes = [(number, node, *one) for number, tree in enumerate(trees) for node, one in enumerate(tree.nodes)]
+    numbers, places, modes, features, compared, if_true, if_false, missing = zip(*nodes, strict=True)
     weights = []
     for number, tree in enumerate(trees):
         stored = tree.values != 0  # onnxruntime takes leaves whose first stored value is equal for the same leaf
@@ -63,14 +58,14 @@ def _summed(graph: Graph, X: str, trees: Sequence[_Tree]) -> str:
         X,
         domain=DOMAIN_ML,
         n_targets=trees[0].values.shape[1],
-        nodes_treeids=[tree for tree, _ in places],
-        nodes_nodeids=[node for _, node in places],
+        nodes_treeids=numbers,
+        nodes_nodeids=places,
         nodes_modes=modes,
-        nodes_featureids=[int(one) for one in features],
+        nodes_featureids=features,
         nodes_values_as_tensor=doubles("nodes_values", compared),
-        nodes_truenodeids=[int(one) for one in if_true],
-        nodes_falsenodeids=[int(one) for one in if_false],
-        nodes_missing_value_tracks_true=[int(one) for one in missing],
+        nodes_truenodeids=if_true,
+        nodes_falsenodeids=if_false,
+        nodes_missing_value_tracks_true=missing,
         target_treeids=tree_ids,
         target_nodeids=node_ids,
         target_ids=targets,
@@ -134,9 +129,7 @@ def _histogram_trees(model: Estimator) -> Iterator[_Tree]:
             names = ("num_threshold", "left", "right", "missing_go_to_left")
             columns = (order[nodes["feature_idx"]], *(nodes[name] for name in names))
             tree = _Tree.of(nodes["is_leaf"].astype(bool), columns, nodes["value"][:, None] * target)
-            for number in np.flatnonzero(
-                nodes["is_categorical"].astype(bool) & ~nodes["is_leaf"].astype(bool)
-            ).tolist():
+            for number in np.flatnonzero(nodes["is_categorical"] > nodes["is_leaf"]).tolist():
                 bits = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][number]]
                 _split_by_category(tree.nodes, number, categories[nodes["feature_idx"][number]], bits)
             yield tree

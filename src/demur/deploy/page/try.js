@@ -7,6 +7,7 @@
   const [slider, number] = [element("cost-slider"), element("cost-number")];
   const start = [headline.textContent, detail.textContent];
   let cost = data.cost;
+  let shownExample = -1;
   let latest = 0;
   let timer = 0;
 
@@ -34,10 +35,47 @@
 
   const question = () => {
     const row = Object.fromEntries(fields.map((field, k) => [data.names[k], valueOf(field)]));
-    return JSON.stringify(data.cost_adjustable ? { row, cost } : { row });
+    const asked = data.cost_adjustable ? { row, cost } : { row };
+    if (data.has_proba) asked.proba = true;
+    if (data.why) asked.why = true;
+    return JSON.stringify(asked);
+  };
+
+  // A typical row of one class after the other; it is made of medians, and is no row of the training data.
+  const fillIn = () => {
+    shownExample = (shownExample + 1) % data.examples.length;
+    const row = data.examples[shownExample];
+    fields.forEach((field, k) => {
+      const [input, clock] = field.querySelectorAll("input, select, textarea");
+      const value = row[data.names[k]];
+      if (field.dataset.kind === "date") {
+        input.value = value === null ? "" : value.slice(0, 10);
+        clock.value = value === null ? "" : value.slice(11, 19);
+      } else if (field.dataset.kind === "number") {
+        input.value = value === null ? "" : String(Number(value.toPrecision(6)));
+      } else {
+        input.value = value === null ? "" : field.dataset.kind === "time" ? value.slice(0, 8) : String(value);
+      }
+    });
+    ask();
+  };
+
+  const entry = (tag, text) => {
+    const made = document.createElement(tag);
+    made.textContent = text;
+    return made;
+  };
+
+  const showNearest = (found) => {
+    const nearest = Object.entries(found.proba || {}).sort((one, other) => other[1] - one[1]).slice(0, 3);
+    element("nearest").replaceChildren(...nearest.flatMap(([name, share]) => [entry("dt", name), entry("dd", percent(share))]));
+    const words = (found.because || []).map((one) => entry("li", `${one.column}: ${one.note.replaceAll("%", "\u00a0%")}`));
+    if (found.because && !words.length) words.push(entry("li", "No single column makes it so."));
+    element("because").replaceChildren(...words);
   };
 
   const show = (title, words, answered = false) => {
+    showNearest({});
     headline.textContent = title;
     detail.textContent = words;
     panel.classList.toggle("answered", answered);
@@ -62,6 +100,7 @@
     } else {
       show(String(found.prediction), `${sure[0].toUpperCase()}${sure.slice(1)}. Second choice: ${second}.${needed}`, true);
     }
+    showNearest(found);
   };
 
   const ask = async () => {
@@ -104,6 +143,7 @@
     number.addEventListener("input", moveCost(number, slider));
     number.addEventListener("change", () => { number.value = String(cost); });
   }
+  if (element("example")) element("example").addEventListener("click", fillIn);
   form.addEventListener("input", askSoon);
   form.addEventListener("reset", () => setTimeout(ask, 0));
   form.addEventListener("submit", (event) => { event.preventDefault(); ask(); });

@@ -1,0 +1,13 @@
+from .answer_classifier import AnswerClassifier as AnswerClassifier
+from .auto_classifier import AutoClassifier as AutoClassifier
+from .auto_classifier import UninformativeModelWarning as UninformativeModelWarning
+from .base import RejectingClassifier as RejectingClassifier
+from .candidates import Tried as Tried
+from .network_selection import AnswersNothingWarning as AnswersNothingWarning
+from .network_selection import Candidate as Candidate
+from .precomputed_probabilities import PrecomputedProbabilities as PrecomputedProbabilities
+from .reject_classifier import RejectClassifier as RejectClassifier
+from .reject_option import RejectOption as RejectOption
+from .scope import Scope as Scope
+from .splitting import EqualRowsWarning as EqualRowsWarning
+from .torch_classifier import TorchClassifier as TorchClassifier
