@@ -570,7 +570,8 @@ class CandidateSearch:
                 ends: list[float] = []
                 self._fit_networks(candidate, left / 10, ends)
                 each = (ends[-1] - ends[0]) / (_FIRST_EPOCHS - 1) if len(ends) > 1 else np.inf
-                costs[candidate] = each * self._recipe().epochs
+                # the clock stands still while other programs have the cores
+                costs[candidate] = max(each, 1e-9) * self._recipe().epochs
         return costs
 
     def _fit_other_folds(self, fitted: Sequence[CrossFitted]) -> None:
