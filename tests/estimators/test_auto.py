@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
@@ -420,6 +421,26 @@ def test_a_blend_worse_than_the_class_frequencies_warns(monkeypatch):
     X, y = make_classification(400, weights=[0.97], flip_y=0, random_state=0)
     with pytest.warns(UninformativeModelWarning, match="worse than by the frequencies"):
         AutoClassifier(time_budget=None, cv=2, random_state=0).fit(X, y)
+
+
+@pytest.mark.slow
+def test_dask_workers_train_the_same_model(noisy):
+    """Candidates and folds are trained on the workers where joblib uses Dask."""
+    distributed = pytest.importorskip("distributed", reason='Dask is an optional extra: pip install "demur[dask]"')
+    wanted = ("logistic regression", "extra trees", "gradient boosting", "networks")
+    alone, together = (AutoClassifier(wanted, time_budget=None, cv=3, random_state=0) for _ in range(2))
+    with distributed.Client(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as client:
+        submitted = []
+        submit = client.submit
+        client.submit = lambda function, *rest, **options: submitted.append(rest) or submit(function, *rest, **options)
+        with parallel_config(backend="dask", client=client):
+            together.fit(*noisy)
+    jobs = [pickle.loads(pickle.dumps(one)) for one in submitted if one]  # joblib submits one without arguments
+    of_all_rows = [one.name for one in together.tried_ if one.weight and one.name != "networks"]
+    expected = [*wanted[:3] * 3, *of_all_rows, "networks"]  # three folds, which networks train as one stack
+    assert sorted(candidate.name for candidate, *_ in jobs) == sorted(expected)
+    alone.fit(*noisy)
+    np.testing.assert_allclose(together.predict_proba(noisy[0]), alone.predict_proba(noisy[0]), atol=1e-6)
 
 
 def test_an_unknown_name():

@@ -1,6 +1,7 @@
 """``demur fit``: from a table to a model with a reject option."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,6 +75,7 @@ _ONLY_WITH = {
     "capacity": "expert",
     "risk_group": "max_risk",
     "no_refit": "data",
+    "scheduler": "data",
     **{"calls": "service", "service": "calls", "human": "calls", "mistake": "calls", "budget": "calls"},
 }
 
@@ -106,6 +108,7 @@ Preset = Annotated[str, MODEL(help="fast, default or best.")]
 Novelty = Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")]
 Calibration = Annotated[str | None, MODEL(help="With --proba: temperature, isotonic, sigmoid, none.")]
 Seed = Annotated[int, MODEL(help="Random seed.")]
+Scheduler = Annotated[str | None, MODEL(help="Train on Dask: address of a scheduler.")]
 GuaranteeShare = Annotated[
     float | None, DECISION(help="Share of rows for the guarantee.", show_default="auto", callback=share())
 ]
@@ -150,6 +153,7 @@ def fit(
     novelty: Novelty = "auto",
     calibration: Calibration = None,
     seed: Seed = 0,
+    scheduler: Scheduler = None,
     cost: Cost = None,
     coverage: Coverage = None,
     max_risk: MaxRisk = None,
@@ -202,7 +206,8 @@ def _fit(given: Mapping[str, Any]) -> None:
     from demur import tabular
 
     fit_function = getattr(tabular, f"fit_{fitting}".replace("data", "file"))
-    fitted: FittedFile = fit_function(source, given["target"] or "label", **options)
+    with _dask_workers(given["scheduler"]):
+        fitted: FittedFile = fit_function(source, given["target"] or "label", **options)
     judged = _save(fitted, source, given)
     for sentence in fitted.notes:
         note(sentence)
@@ -225,6 +230,20 @@ def _fit(given: Mapping[str, Any]) -> None:
     say(f"{written}. Next: demur predict {out} NEW.csv --out decisions.csv")
 
 
+@contextmanager
+def _dask_workers(scheduler: str | None) -> Iterator[None]:
+    """Fit candidates and folds on the workers of a scheduler, where one is given."""
+    if scheduler is None:
+        yield
+        return
+    from joblib import parallel_config
+
+    from demur.workers import connect_dask
+
+    with connect_dask(scheduler) as client, parallel_config(backend="dask", client=client):
+        yield
+
+
 def _check(given: Mapping[str, Any]) -> None:
     """Refuse options that cannot be used together, before any time is spent."""
     flags = {name: "DATA" if name == "data" else f"--{name.replace('_', '-')}" for name in given}
@@ -239,6 +258,11 @@ def _check(given: Mapping[str, Any]) -> None:
         raise InputError("no data was given: give a table, as in demur fit data.csv, or --proba, --answers or --calls.")
     if not given["target"] and given["labels"] is None:
         raise InputError("no target was given: name its column with --target, or give a file with --labels.")
+    if given["scheduler"] is not None and given["model"] not in (None, "auto"):
+        from demur.estimators.candidates import candidate_named
+
+        if candidate_named(given["model"]) is None:
+            raise InputError(f"--scheduler is for auto and its candidates; {given['model']!r} is trained here.")
     if given["ignore"] is not None:
         from demur.tabular.checks import ignored_codes
 

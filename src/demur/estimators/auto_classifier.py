@@ -236,7 +236,8 @@ class AutoClassifier(ProbabilityClassifier):
     text_features : array of bool or of int, optional
         Columns of an array that hold text. In a DataFrame these are the columns of long texts that mostly differ.
     n_jobs : int or None, default=-1
-        Number of fits side by side, each with one thread.
+        Number of fits side by side, each with one thread. Inside ``joblib.parallel_config(backend="dask")`` they run on
+        the workers of a Dask cluster, as with ``demur fit --scheduler``.
     random_state : int, RandomState or None
     verbose : int, default=0
         Whether to show a progress bar on a terminal.

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from joblib import effective_n_jobs
+from joblib.parallel import get_active_backend
 from numpy.typing import ArrayLike
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
@@ -21,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] # it has no types
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped] # it has no types
 
 from demur.array_types import Estimator, Features, Floats, Ints, Mask, Objects
 from demur.calibration import TemperatureScaling
@@ -462,6 +463,56 @@ _SECONDS_FOR_NETWORKS = 4.0
 """Networks are not tried in less time: torch alone takes about two seconds to import."""
 
 
+def _fitted(
+    candidate: CandidateModel,
+    task: Task,
+    X: Features,
+    y: Ints,
+    weight: Floats | None,
+    seconds: float,
+    at_most: float,
+    at_least: float,
+) -> tuple[Any, float, float]:
+    """Fit a new model; return it, the share of the training that was done, and the time it took."""
+    clock, model = BusyClock(), candidate.make(task)
+    started = clock()
+    if candidate.view == "codes":  # scikit-learn's histograms fail on a column without any value
+        X = np.where(np.isnan(X).all(axis=0), 0.0, X)
+    with threadpool_limits(limits=task.n_jobs, user_api="openmp"):
+        done = fit_in_pieces(model, X, y, weight, lambda: started + seconds - clock(), at_most, at_least)
+    return model, done, clock() - started
+
+
+def _trained_networks(
+    candidate: CandidateModel,
+    task: Task,
+    rows: Rows,
+    folds: Sequence[Fold],
+    recipe: Recipe,
+    seconds: float | None,
+    advance: Callable[[float, str], Any] | None = None,
+) -> tuple[Any, Floats, float, list[float]]:
+    """Train the networks of all folds as one stack; return them, held-out scores, the share done, and epochs' ends."""
+    clock, n_train, n_classes = BusyClock(), len(folds[0][0]), int(rows.y.max()) + 1
+    per_fold = 1 if n_train > _FEW_ROWS else 3 if n_train <= _VERY_FEW_ROWS else 2
+    n_members, ends, model = max(len(folds) * per_fold, 2), list[float](), candidate.make(task)
+    seeds = np.random.RandomState(task.random_state).randint(np.iinfo(np.int32).max, size=n_members)
+
+    def progress(steps: int) -> None:
+        ends.append(clock())
+        if advance is not None:
+            advance(100 * steps / (n_members * recipe.epochs), candidate.name)
+
+    deadline = None if seconds is None else time.monotonic() + seconds
+    train = train_for_tables(model.embeddings, recipe=recipe, deadline=deadline, progress=progress)
+    data = FoldData(rows, folds, pieces=bool(task.categorical.any()))
+    found = fit_fold_networks(data, grid_of("ce", n_classes, 0.02, 0.2), seeds.tolist(), n_classes, 0.2, train)
+    run = cast(TabularTraining, found.run)
+    done = recipe.epochs if run.complete else float(np.isfinite(run.training_loss).sum(1).mean())
+    model.adopt(found, rows.X.shape[1], n_classes)
+    return model, found.held_out.scores, done / recipe.epochs, ends
+
+
 class CandidateSearch:
     """Cross-fits candidates within a time budget.
 
@@ -496,8 +547,8 @@ class CandidateSearch:
         self.n_classes = int(self.y.max()) + 1
         self.rejected: list[Tried] = []
         self._dense_of_fold: dict[int, Any] = {}
-        self._n_workers = int(effective_n_jobs(task.n_jobs))
-        self._native, self._threads = ThreadpoolController(), 1
+        self._n_workers, self._threads = int(effective_n_jobs(task.n_jobs)), 1
+        self._dask: Any = getattr(get_active_backend()[0], "client", None)
         self.numbers = numbers_view(task.categorical).fit(self.codes) if task.categorical.any() else None
 
     def held_out(self, n_folds: int | None = None) -> tuple[Ints, Floats | None]:
@@ -567,8 +618,7 @@ class CandidateSearch:
         for candidate in networks:
             left = self._left() - self._reserved(fitted)
             if left > _SECONDS_FOR_NETWORKS:
-                ends: list[float] = []
-                self._fit_networks(candidate, left / 10, ends)
+                ends = self._train_networks(candidate, left / 10, replace(self._recipe(), epochs=_FIRST_EPOCHS))[-1]
                 each = (ends[-1] - ends[0]) / (_FIRST_EPOCHS - 1) if len(ends) > 1 else np.inf
                 # the clock stands still while other programs have the cores
                 costs[candidate] = max(each, 1e-9) * self._recipe().epochs
@@ -624,18 +674,17 @@ class CandidateSearch:
         at_least: float = 0.0,
     ) -> tuple[Any, float, float]:
         """Fit a new model on some rows; return it, the share of the training that was done, and the time it took."""
-        started = self._clock()
-        model = candidate.make(replace(self.task, n_jobs=self._threads))
-        weight = None if self.weight is None else self.weight[rows]
-        if candidate.view == "codes":  # scikit-learn's histograms fail on a column without any value
-            X = np.where(np.isnan(X).all(axis=0), 0.0, X)
-        with self._native.limit(limits=self._threads, user_api="openmp"):
-            done = fit_in_pieces(
-                model, X, self.y[rows], weight, lambda: started + seconds - self._clock(), at_most, at_least
-            )
+        weight, task = None if self.weight is None else self.weight[rows], replace(self.task, n_jobs=self._threads)
+        model, done, taken = self._run(_fitted, candidate, task, X, self.y[rows], weight, seconds, at_most, at_least)
         if candidate.view == "text":  # in this order of memory a product with a sparse row copies nothing
             model.coef_ = np.asfortranarray(model.coef_, dtype=np.float32)
-        return model, done, self._clock() - started
+        return model, done, taken
+
+    def _run(self, function: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
+        """Call a function, on a Dask worker where joblib uses Dask."""
+        if self._dask is None:
+            return function(*arguments)
+        return self._dask.submit(function, *arguments, pure=False).result()  # type: ignore[no-any-return]
 
     def _fit_fold(
         self, one: CrossFitted, number: int, seconds: float = np.inf, at_least: float = 0.0
@@ -672,37 +721,22 @@ class CandidateSearch:
         epochs = _TEXT_EPOCHS if self.task.n_text else _EPOCHS
         return recipe_for(n_train, epochs=max(1, round(recipe_for(n_train).epochs * epochs / 64)))
 
-    def _fit_networks(self, candidate: CandidateModel, seconds: float, ends: list[float] | None = None) -> CrossFitted:
-        """Train the networks of all folds as one stack, which then stays as it is.
-
-        With a list, the networks are trained for the first epochs only, and it gets the times at which these end.
-        """
-        started = self._clock()
+    def _train_networks(self, candidate: CandidateModel, seconds: float, recipe: Recipe) -> tuple[Any, ...]:
+        """Return what :func:`_trained_networks` does, within so many seconds of the clock."""
         numbers = self.codes if self.numbers is None else self.numbers.transform(self.codes)
-        n_train = len(self.folds[0][0])
-        per_fold = 1 if n_train > _FEW_ROWS else 3 if n_train <= _VERY_FEW_ROWS else 2
-        n_members = max(len(self.folds) * per_fold, 2)
-        recipe = self._recipe() if ends is None else replace(self._recipe(), epochs=_FIRST_EPOCHS)
-        total, name, model = n_members * recipe.epochs, candidate.name, candidate.make(self.task)
-        seeds = np.random.RandomState(self.task.random_state).randint(np.iinfo(np.int32).max, size=n_members)
+        rows, wall = Rows(numbers, self.y, self.weight), None
+        if np.isfinite(seconds):
+            wall = self._clock.in_wall_time(seconds)
+        # progress is only seen where the networks are trained in this process
+        advance = (self._advance,) if self._dask is None else ()
+        return self._run(_trained_networks, candidate, self.task, rows, self.folds, recipe, wall, *advance)
 
-        def progress(steps: int) -> None:
-            if ends is None:
-                self._advance(100 * steps / total, name)
-            else:
-                ends.append(self._clock())
-
-        deadline = time.monotonic() + self._clock.in_wall_time(seconds) if np.isfinite(seconds) else None
-        train = train_for_tables(model.embeddings, recipe=recipe, deadline=deadline, progress=progress)
-        mixed = bool(self.task.categorical.any())
-        data = FoldData(Rows(numbers, self.y, self.weight), self.folds, pieces=mixed)
-        grid = grid_of("ce", self.n_classes, 0.02, 0.2)
-        found = fit_fold_networks(data, grid, seeds.tolist(), self.n_classes, 0.2, train)
-        run = cast(TabularTraining, found.run)
-        done = recipe.epochs if run.complete else float(np.isfinite(run.training_loss).sum(1).mean())
-        model.adopt(found, numbers.shape[1], self.n_classes)
+    def _fit_networks(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
+        """Train the networks of all folds as one stack, which then stays as it is."""
+        started = self._clock()
+        model, scores, done, _ = self._train_networks(candidate, seconds, self._recipe())
         fitted = CrossFitted(candidate, model=model, seconds=self._clock() - started)
-        fitted.keep(found.held_out.scores, None, done / recipe.epochs, 0.0)
+        fitted.keep(scores, None, done, 0.0)
         return fitted
 
     def _views(self, candidate: CandidateModel, fold: int, train: Ints, test: Ints) -> list[Any]:
