@@ -404,7 +404,7 @@ def test_a_model_remembers_how_its_table_was_written(fit, demur, tmp_path):
     assert "are read with the day first" in result.errors
     schema = load(tmp_path / "model").schema
     assert [column.kind for column in schema.columns] == ["number", "date"]
-    assert (schema.decimal, schema.dayfirst) == (",", True)
+    assert (schema.notation["decimal"], schema.notation["dayfirst"]) == (",", True)
     (tmp_path / "new.csv").write_text("size;day\n-1,5;1.2.2024\n")
     (tmp_path / "other.csv").write_text("size,day\n-1.5,2024-02-01\n")
     (tmp_path / "american.csv").write_text("size,day\n-1.5,2/1/2024\n")

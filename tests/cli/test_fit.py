@@ -272,7 +272,7 @@ def test_a_cost_matrix_decides_and_is_accounted_for(demur, fit, tmp_path):
     by_hand = np.mean([0.5 if said is None else price[true, said] for true, said in pairs])
     found = json.loads(demur("evaluate", tmp_path / "model", data, "--json").text)
     assert found["figures"]["mean_cost"]["estimate"] == pytest.approx(by_hand)
-    assert found["figures"]["mean_cost_if_all_rejected"]["estimate"] == 0.5
+    assert found["verdict"][1]["difference"]["estimate"] == pytest.approx(by_hand - 0.5)
     assert f"100 rows cost {100 * by_hand:.4g}" in " ".join(demur("evaluate", tmp_path / "model", data).text.split())
     assert "cannot decide for another cost" in demur("predict", tmp_path / "model", data, "--cost", "0.1").complaint
 

@@ -131,12 +131,11 @@ def test_a_cost_matrix_and_experts_are_compared_by_their_own_costs():
     decision = CostMatrix(costs).decide(proba)
     result = Evaluation.of(y, decision, classes=[0, 1], proba=proba, rule=CostMatrix(costs))
     all_answered = result.compared[0].difference.estimate
-    figures = result.mean_costs
-    assert all_answered == pytest.approx(figures["mean_cost"].estimate - figures["mean_cost_if_all_answered"].estimate)
+    assert all_answered == pytest.approx(result.mean_cost.estimate - costs[y, decision.label].mean())
     assert result.compared[1].verdict == "better"
     right = np.array([[1.0]] * 30 + [[np.nan]] * 10)
     asking = ExpertEvaluation(
-        ("nurse",), np.array([0.1]), np.array([0] * 20 + [-1] * 20), np.full(40, 0.9), np.full((40, 1), 0.8),
+        ("nurse",), np.array([0.1]), np.array([0] * 20 + [-1] * 20), np.full((40, 1), 0.8),
         np.arange(40) >= 20, right,
     )  # fmt: skip
     decision = Chow(0.2).decide(np.full((40, 2), [0.9, 0.1]))

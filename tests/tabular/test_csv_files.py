@@ -270,7 +270,7 @@ def test_a_schema_remembers_how_its_file_was_written():
         warnings.simplefilter("ignore", TableWarning)
         with opened("x;d;y\n1,5;31.12.2024;a\n2,5;1.2.2024;b\n") as reader:
             learnt = Schema.learn(reader.read(), target="y")
-    schema = Schema(learnt.columns, "y", **reader.notation)
+    schema = Schema(learnt.columns, "y", notation=reader.notation)
     table = read_labelled(io.BytesIO(b"y;d;x\na;3.4.2024;7,5\n"), schema, ["a", "b"])
     assert table.to_pylist() == [{"y": "a", "d": datetime.datetime(2024, 4, 3), "x": 7.5}]
     again = read_labelled(io.BytesIO(b"y;d;x\na;3.4.2024;7.5\n"), schema, ["a", "b"], decimal=".", dayfirst=False)

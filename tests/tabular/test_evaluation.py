@@ -199,9 +199,9 @@ def test_the_mean_cost_by_a_matrix_is_the_first_figure_with_its_interval():
     mean = found["figures"]["mean_cost"]
     assert mean["estimate"] == pytest.approx(by_hand)
     assert 0 <= mean["low"] < by_hand < mean["high"] <= 10
-    all_answered, all_rejected = (found["figures"][f"mean_cost_if_all_{what}"] for what in ("answered", "rejected"))
-    assert all_answered["estimate"] == pytest.approx(costs[y, decision.label].mean())
-    assert all_rejected["estimate"] == pytest.approx(costs[y, 2].mean())
+    all_answered, all_declined = (one["difference"]["estimate"] for one in found["verdict"])
+    assert all_answered == pytest.approx(by_hand - costs[y, decision.label].mean())
+    assert all_declined == pytest.approx(by_hand - costs[y, 2].mean())
     assert "risk" not in found["figures"]
     assert found["cost"] is None
     assert found["sentences"][0].startswith("By its cost matrix, the model answers ")

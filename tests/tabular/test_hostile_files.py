@@ -61,7 +61,7 @@ def test_files_work_or_are_refused_in_one_sentence(name, tmp_path):
     if message is not None:
         assert message.isprintable()
         return
-    schema = replace(Schema.learn(table, target="y"), **reader.notation)
+    schema = replace(Schema.learn(table, target="y"), notation=reader.notation)
     encoded = schema.encode(table)
     assert encoded.shape == (table.num_rows, len(schema.columns))
     assert not np.isinf(encoded).any()

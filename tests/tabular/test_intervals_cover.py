@@ -47,8 +47,6 @@ def truth(rate, depends):
         "accepted_accuracy": 1 - wrong / answered,
         "risk_if_all_answered": rate,
         "mean_cost": 0.3 * DECLINED + 2.5 * wrong,
-        "mean_cost_if_all_answered": 2.5 * rate,
-        "mean_cost_if_all_rejected": 0.3,
         "aurc": aurc,
         "aurc_ranked": aurc,
         "eaurc": aurc - best,

@@ -63,7 +63,7 @@ def wrap(
     with open_table(data, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
         table = reader.read()
     named = target if target in table.column_names else None
-    schema = replace(Schema.from_frame(table, target=named, drop=drop or ()), **reader.notation)
+    schema = replace(Schema.from_frame(table, target=named, drop=drop or ()), notation=reader.notation)
     wrapped = TableModel.wrap(
         estimator, schema, target=target, cost=cost, rule=rule, calibrate=table if calibrate else None
     )

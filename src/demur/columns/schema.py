@@ -1,7 +1,7 @@
 """Feature columns of a model: learned from a table, checked against another table, and encoded as numbers."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Self, TypeAlias, get_args
 
@@ -203,14 +203,9 @@ class Schema:
         Columns that are not used, each with the reason.
     remarks : dict of str to str
         Notes about columns that are used.
-    decimal : {".", ","}
-        The decimal sign of the CSV file that the table came from.
-    dayfirst : bool or None
-        Whether dates such as 1.2.2024 in it begin with the day; None if there were none.
-    numbers : dict of str to tuple of str
-        The columns of that file with numbers such as 1.234,50 or 20 %, and their notation.
-    missing : tuple of str
-        Words such as "unknown" that stand for a missing number in that file.
+    notation : dict
+        How the CSV file was written that the table came from: ``decimal``, ``dayfirst``, ``numbers`` and ``missing``
+        of :func:`~demur.tabular.open_table`.
 
     Examples
     --------
@@ -229,10 +224,7 @@ class Schema:
     target: str | None = None
     set_aside: Mapping[str, str] = field(default_factory=dict)
     remarks: Mapping[str, str] = field(default_factory=dict)
-    decimal: str = "."
-    dayfirst: bool | None = None
-    numbers: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
-    missing: Sequence[str] = ()
+    notation: ByName = field(default_factory=dict)
 
     @classmethod
     def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
@@ -286,7 +278,7 @@ class Schema:
         TableError
             If a named column does not exist, there are no rows, or no column is left to learn from.
         """
-        check_columns([*([] if target is None else [target]), *keep, *drop, *text], table.column_names, "the table")
+        check_columns([*filter(None, [target]), *keep, *drop, *text], table.column_names, "the table")
         if not table.num_rows:
             raise TableError("the table has no rows: give at least one")
         columns: list[Column] = []
@@ -295,14 +287,9 @@ class Schema:
         for name in table.column_names:
             if name == target:
                 continue
-            if name in drop:
-                column, words = None, DROPPED
-            elif name in text:
-                values = as_type(table[name], pa.string(), name, "the table")
-                column = None if values.null_count == len(values) else Column(name, "text")
-                words = "every value is missing" if column is None else ""
-            else:
-                column, words = _understand(name, table[name], name in keep)
+            column, words = None, DROPPED
+            if name not in drop:
+                column, words = _understand(name, table[name], name in keep, name in text)
             if column is None:
                 aside[name] = words
             else:
@@ -316,8 +303,7 @@ class Schema:
 
     def notation_with(self, given: Mapping[str, object]) -> ByName:
         """Return how the file was written that the table came from, with other options where they are given."""
-        own = {name: getattr(self, name) for name in ("decimal", "dayfirst", "numbers", "missing")}
-        return own | {name: value for name, value in given.items() if value is not None}
+        return {**self.notation} | {name: value for name, value in given.items() if value is not None}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -343,12 +329,10 @@ class Schema:
         array([['hello'],
                ['']], dtype=object)
         """
-        columns = [column for column in self.columns if column.kind == "text"]
-        texts = np.empty((table.num_rows, len(columns)), dtype=object)
-        for position, column in enumerate(columns):
-            values = as_type(table.column(column.name), pa.string(), column.name, where)
-            texts[:, position] = pc.fill_null(values, "").to_pylist()
-        return texts
+        names = [column.name for column in self.columns if column.kind == "text"]
+        columns = [as_type(table.column(name), pa.string(), name, where) for name in names]
+        texts = [pc.fill_null(column, "").to_pylist() for column in columns]
+        return np.array(texts, dtype=object).reshape(len(names), table.num_rows).T
 
     def with_texts(self, codes: Floats, table: pa.Table | pa.RecordBatch) -> AnyArray:
         """Return codes with the texts in the columns of text; the codes themselves if there are none."""
@@ -447,14 +431,16 @@ _FREE_TEXT = "it is free text"
 _ALL_DIFFERENT = "it looks like an identifier (every value is different)"
 
 
-def _understand(name: str, values: pa.ChunkedArray, keep: bool) -> tuple[Column | None, str]:
+def _understand(name: str, values: pa.ChunkedArray, keep: bool, text: bool) -> tuple[Column | None, str]:
     """Return a feature and a remark about it (possibly empty), or None and the reason why it is not used.
 
-    ``keep`` uses the column although it is constant, or looks like an identifier.
+    ``keep`` uses the column although it is constant, or looks like an identifier; ``text`` says that it is text.
     """
     kind, type_ = kind_of_type(values.type), values.type
     if values.null_count == len(values):
         return None, "every value is missing"
+    if text:
+        return Column(name, "text"), ""
     if kind is None:
         hint = "; store vectors as fixed-size lists" if pa.types.is_list(type_) else ""
         return None, f"its values are neither numbers nor text nor dates but of type {type_}{hint}"

@@ -90,11 +90,10 @@ class CallsModel(TableModel):
         cost: Any = None,
         *,
         proba: bool = False,
-        prices: Mapping[str, float] | None = None,
-        ask: Any = None,
-        review: Any = None,
+        prices: Any = None,
         where: str = "the table",
         first: int = 0,
+        **_: Any,
     ) -> pa.Table:
         """Return for each row whom to ask next, or what to answer.
 
@@ -247,7 +246,7 @@ def _schema(file: TrainingFile, services: Mapping[str, ServiceColumns]) -> Schem
         columns.append(Column(one.answer, "category", tuple(file.data.classes), other=True))
         columns += [Column(column, "number") for column in one.numbers]
     aside = {name: "it is not part of a call" for name in header if name not in taken}
-    return Schema(tuple(columns), target, set_aside=aside, **file.notation)
+    return Schema(tuple(columns), target, set_aside=aside, notation=file.notation)
 
 
 def _mean_price(name: str, service: ServiceColumns, schema: Schema, data: LabelledTable) -> float:

@@ -104,7 +104,7 @@ def compared(result: "Evaluation") -> list[Comparison]:
     A model with experts is compared with asking nobody, and with always asking one expert. A rule without a cost has
     nothing to compare.
     """
-    own, write = result.costs_of(result.decision), matrix_words if result.mean_costs else per_hundred
+    own, write = result.costs_of(result.decision), matrix_words if result.mean_cost else per_hundred
     if own is None:
         return []
     matrix = np.array([[0.0, 1.0, result.cost or 0.0]]) if result.cost_matrix is None else result.cost_matrix
@@ -232,7 +232,7 @@ def _classes_without_rows(result: "Evaluation") -> str:
 
 def _unknown_labels(result: "Evaluation") -> str:
     rows = counted(result.n_unknown, "row has a label", "rows have labels")
-    priced = " The cost matrix has no price for it." if result.mean_costs else ""
+    priced = " The cost matrix has no price for it." if result.mean_cost else ""
     words = f"{rows} that the model does not know; such a row counts as an error when answered.{priced}"
     return words if result.n_unknown else ""
 
@@ -253,7 +253,7 @@ class Check:
     title : str
     advice : str
         What to do where it finds something.
-    find : callable
+    found : callable
         Returns what it finds in an :class:`Evaluation`, in sentences; empty if it finds nothing.
 
     Examples
@@ -266,10 +266,10 @@ class Check:
     severity: str
     title: str
     advice: str
-    find: Callable[["Evaluation"], str]
+    found: Callable[["Evaluation"], str]
 
 
-_ALL = (
+_CHECKS = (
     Check(
         "DM001",
         "problem",
@@ -383,15 +383,15 @@ _ALL = (
         _nothing_answered,
     ),
 )
-CHECKS = {one.code: one for one in _ALL}
+CHECKS = {one.code: one for one in _CHECKS}
 """All checks by their codes."""
 
 
 def findings(result: "Evaluation") -> list[dict[str, str]]:
     """Return what the checks find, problems first, without the codes that the evaluation ignores."""
-    checks = [one for kind in ("problem", "warning", "note") for one in _ALL if one.severity == kind]
-    found = [vars(one) | {"find": one.find(result)} for one in checks if one.code not in result.ignored]
-    return [{**one, "found": one.pop("find")} for one in found if one["find"]]
+    checks = [one for kind in ("problem", "warning", "note") for one in _CHECKS if one.severity == kind]
+    found = [vars(one) | {"found": one.found(result)} for one in checks if one.code not in result.ignored]
+    return [one for one in found if one["found"]]
 
 
 def ignored_codes(text: str | None) -> list[str]:

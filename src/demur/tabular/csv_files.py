@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from demur.array_types import ByName
 from demur.columns.frames import TableError, TableWarning, Values, check_names, listed, shown
-from demur.columns.schema import no_such_value
+from demur.columns.schema import kind_of_type, no_such_value
 
 _Piece: TypeAlias = pa.Table | pa.RecordBatch
 
@@ -57,6 +58,8 @@ class CsvContent:
     missing : collection of str, optional
         Words for a missing number, such as "unknown", beside the usual ones. They are detected in the same way.
     """
+
+    matrix = None
 
     def __init__(
         self,
@@ -148,6 +151,11 @@ class CsvContent:
         self._remark(remark)
         return _tidy(table)
 
+    @property
+    def notation(self) -> ByName:
+        """How numbers and dates are written: the parameters of that kind."""
+        return {name: getattr(self, name) for name in ("decimal", "dayfirst", "numbers", "missing")}
+
     def _remark(self, remark: str) -> None:
         if remark:
             warnings.warn(f"{self.name}: {remark}", TableWarning, stacklevel=2)
@@ -156,7 +164,9 @@ class CsvContent:
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Return record batches with the columns as the types, each with the text of the copied columns."""
-        local = [name for name, wanted in columns.items() if self.dayfirst is not None and _is_date(wanted)]
+        local = [
+            name for name, wanted in columns.items() if self.dayfirst is not None and kind_of_type(wanted) == "date"
+        ]
         local += [name for name in self.numbers or () if name in columns]
         as_text = dict.fromkeys([*copied, *local], pa.string())
         converted = [name for name in as_text if columns.get(name, pa.string()) != pa.string()]
@@ -569,15 +579,11 @@ def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) 
 
 def _moved_date(text: Values, dates: Values, dayfirst: bool | None) -> int | None:
     """Return the position of a date that does not exist; Arrow reads 31.2.2024 as the 2nd of March."""
-    if dayfirst is None or not _is_date(dates.type):
+    if dayfirst is None or kind_of_type(dates.type) != "date":
         return None
     written = pc.cast(pc.struct_field(pc.extract_regex(text, _DAY[dayfirst]), [0]), pa.int64())
     position: int = pc.index(pc.not_equal(written, pc.day(dates)), value=True).as_py()
     return None if position < 0 else position
-
-
-def _is_date(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def _all_match(text: Values, pattern: str) -> bool:

@@ -230,8 +230,8 @@ class Evaluation:
     @cached_property
     def n_unknown(self) -> int:
         """The number of rows whose label is neither one of the model's classes nor out of scope."""
-        unknown = self.true == len(self.class_names)
-        return int((unknown if self.outside is None else unknown & ~self.outside).sum())
+        outside = np.False_ if self.outside is None else self.outside
+        return int(((self.true == len(self.class_names)) & ~outside).sum())
 
     @cached_property
     def scope(self) -> ByName | None:
@@ -329,24 +329,12 @@ class Evaluation:
         return np.asarray(self.rule.costs, dtype=np.float64) if isinstance(self.rule, CostMatrix) else None
 
     @cached_property
-    def mean_costs(self) -> dict[str, Interval]:
-        """The mean cost of a row by the cost matrix: as decided, if all were answered, if all were declined.
-
-        Empty without a matrix. Rows whose label is not a class have no costs, and are left out.
-        """
-        matrix, decision, found = self.cost_matrix, self.decision, {}
-        if matrix is None:
-            return {}
-        n_classes, reject = len(self.class_names), decision.reject
-        # Only the columns that a policy can use say what could have happened.
-        for name, rows, columns in (
-            ("mean_cost", reject, slice(None)),
-            ("mean_cost_if_all_answered", np.zeros_like(reject), slice(n_classes)),
-            ("mean_cost_if_all_rejected", np.ones_like(reject), slice(n_classes, None)),
-        ):
-            costs = self.costs_of(replace(decision, reject=rows))
-            found[name] = mean_of(costs[np.isfinite(costs)], matrix[:, columns])
-        return found
+    def mean_cost(self) -> Interval | None:
+        """The mean cost of a row by the cost matrix; None without one. Rows whose label has no costs are left out."""
+        if self.cost_matrix is None:
+            return None
+        costs = self.costs_of(self.decision)
+        return mean_of(costs[np.isfinite(costs)], self.cost_matrix)
 
     @cached_property
     def risk_coverage(self) -> RiskCoverage:
@@ -403,9 +391,9 @@ class Evaluation:
     def figures(self) -> dict[str, Interval]:
         """The headline figures, each with a 95 % interval, the one that the decisions were made by first.
 
-        ``mean_cost`` and its two baselines where there is a cost matrix; ``risk`` where there is a price.
+        ``mean_cost`` where there is a cost matrix; ``risk`` where there is a price.
         """
-        asking, figures = self.asking, dict(self.mean_costs)
+        asking, figures = self.asking, {} if self.mean_cost is None else {"mean_cost": self.mean_cost}
         if asking is not None:
             figures |= {"system_risk": asking.risk, "system_accuracy": asking.accuracy}
         figures |= self.answer_figures
@@ -447,10 +435,8 @@ class Evaluation:
         for row, shown in zip(chosen.tolist(), columns, strict=True):
             number = row + 1 if self.row_numbers is None else self.row_numbers[row]
             true, answer = names[self.true[row]], names[self.decision.label[row]]
-            case = Case(str(number), true, answer, float(self.answer_confidence[row]), columns=shown)
-            if self.top is not None:
-                case = replace(case, second=names[int(self.top[row, 1])], second_confidence=float(self.top[row, 2]))
-            cases.append(case)
+            second = (None, None) if self.top is None else (names[int(self.top[row, 1])], float(self.top[row, 2]))
+            cases.append(Case(str(number), true, answer, float(self.answer_confidence[row]), *second, shown))
         return cases
 
     def headline(self) -> str:
@@ -458,8 +444,8 @@ class Evaluation:
         if self.asking is not None:
             return self.asking.headline()
         words = shares_in_words(self.counts)
-        if self.mean_costs:
-            start, paid = "By its cost matrix", matrix_words(self.mean_costs["mean_cost"].estimate)
+        if self.mean_cost is not None:
+            start, paid = "By its cost matrix", matrix_words(self.mean_cost.estimate)
         elif self.cost is not None:
             start, paid = f"At cost {cost_words(self.cost)}", per_hundred(self.risk)
         else:
@@ -616,9 +602,6 @@ def evaluate_table(
     if model.asks_experts:
         decision, asking = _asking(model, data, decision, prices)
     texts = [column.name for column in model.schema.columns if column.kind == "text"]  # shown first
-    single, alone = None, None if model.asks_experts else _best_single(model)
-    if alone is not None:
-        single = alone[0], _decide(alone[1], data.rows, cost, None, where)[0]
     result = Evaluation.of(
         data.labels,
         decision,
@@ -636,7 +619,7 @@ def evaluate_table(
         group=group,
         group_of_row=() if group is None else class_texts(data.rows[group]).tolist(),
         asking=asking,
-        single=single,
+        single=None if model.asks_experts else _best_single(model, data.rows, cost, where),
         ignored=codes,
         starved=model.facts.get("starved"),
         false_alarms=None if model.novelty is None else model.novelty.false_alarms,
@@ -644,8 +627,10 @@ def evaluate_table(
     return replace(result, importances=_importances(model, result, data.rows, cost)) if importances else result
 
 
-def _best_single(model: TableModel) -> tuple[str, TableModel] | None:
-    """Return the member of a blend with the least log loss in training, with the same rule; None without a blend."""
+def _best_single(
+    model: TableModel, rows: pa.Table, cost: float | None, where: str
+) -> tuple[str, Decision[AnyArray]] | None:
+    """Return the member of a blend with the least log loss in training, and its decisions; None without a blend."""
     option = copy(model.classifier)
     blend = copy(getattr(option, "estimator_", option))
     members = [one for one in getattr(blend, "tried_", ()) if one.weight]
@@ -655,7 +640,7 @@ def _best_single(model: TableModel) -> tuple[str, TableModel] | None:
     for name in ("models_", "scalings_", "views_"):
         setattr(blend, name, getattr(blend, name)[best : best + 1])
     blend.weights_, blend.scaling_, option.estimator_ = (1.0,), TemperatureScaling(1.0), blend
-    return members[best].name, replace(model, classifier=option)
+    return members[best].name, _decide(replace(model, classifier=option), rows, cost, None, where)[0]
 
 
 _MOST_DECISIONS, _MOST_ROWS, _FEWEST_ROWS = 50_000, 2_000, 100
@@ -714,7 +699,6 @@ def _asking(
         names,
         priced,
         np.asarray(decision.ask, dtype=np.int64),
-        1 - decision.costs[:, : -len(names)].min(axis=1),
         1 + priced - decision.costs[:, -len(names) :],
         np.asarray(model.classes[decision.label] == data.labels),
         right_answers(said, data.labels),

@@ -127,8 +127,6 @@ FIGURES = {
     "system_risk": Figure("System risk", "cost per row: prices, mistakes"),
     "system_accuracy": Figure("System accuracy", "correct final answers", percent),
     "mean_cost": Figure("Mean cost", "cost per row by the cost matrix"),
-    "mean_cost_if_all_answered": Figure("Mean cost, all answered", "if every row were answered"),
-    "mean_cost_if_all_rejected": Figure("Mean cost, all declined", "if every row were declined"),
     "risk": Figure("Risk", "0-1-c: cost per row"),
     "coverage": Figure("Coverage", "rows answered", percent),
     "accepted_accuracy": Figure("Accepted accuracy", "correct among the answers", percent),
@@ -146,7 +144,9 @@ _MOST_VALUES = 64
 
 
 def mean_of(values: ArrayLike, possible: ArrayLike, confidence_level: float = 0.95) -> Interval:
-    """Return an interval of the mean of amounts, given others that are possible; many different ones are rounded first.
+    """Return an interval of the mean of amounts, given others that are possible; NaN without any amount.
+
+    Many different amounts are rounded first.
 
     Examples
     --------
@@ -154,6 +154,8 @@ def mean_of(values: ArrayLike, possible: ArrayLike, confidence_level: float = 0.
     0.1 [0.01352, 0.617]
     """
     amounts = np.asarray(values, dtype=np.float64)
+    if not len(amounts):
+        return Interval(math.nan, math.nan, math.nan, confidence_level)
     support = np.union1d(amounts, possible)
     if len(support) > _MOST_VALUES:
         support = np.linspace(support[0], support[-1], _MOST_VALUES)
@@ -419,10 +421,9 @@ def figures_by_group(
     """
     names, codes = np.unique(["(none)" if name is None else name for name in groups], return_inverse=True)
     level = 1 - 0.05 / len(names)
-    tables = [np.bincount(codes[rows], minlength=len(names)) for rows in (slice(None), ~reject, ~reject & wrong)]
-    errors_of_all = float(tables[2].sum() / max(tables[1].sum(), 1))
-    found = []
-    for name, *numbers in zip(names.tolist(), *(table.tolist() for table in tables), strict=True):
+    parts = [np.bincount(codes[rows], minlength=len(names)) for rows in (slice(None), ~reject, ~reject & wrong)]
+    errors_of_all, found = parts[2].sum() / max(parts[1].sum(), 1), []
+    for name, numbers in zip(names.tolist(), np.transpose(parts).tolist(), strict=True):
         counts = AnswerCounts(*numbers)
         coverage = proportion_interval(counts.n_answered, counts.n_rows, level)
         errors = proportion_interval(counts.n_wrong, counts.n_answered, level)

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from demur.array_types import AnyArray, ByName, Floats, Ints, Mask
-from demur.metrics import Interval, mean_interval, proportion_interval
-from demur.tabular.evaluation_figures import counted, per_hundred, percent
+from demur.metrics import Interval
+from demur.tabular.evaluation_figures import counted, mean_of, per_hundred, percent
 from demur.tabular.expert_columns import given_answers
 
 
@@ -55,8 +55,6 @@ class ExpertEvaluation:
         The prices that the decisions used.
     ask : array of int, shape (n,)
         Who was asked, -1 where the model answered.
-    sure : array of shape (n,)
-        The estimated probability that the model's answer is right.
     expected : array of shape (n, n_experts)
         The estimated probability that each expert is right.
     model_right : array of bool, shape (n,)
@@ -70,8 +68,8 @@ class ExpertEvaluation:
     Two rows go to a nurse at 0.1, who is wrong about one of them:
 
     >>> right = np.array([[1.0], [1.0], [0.0], [np.nan]])
-    >>> found = ExpertEvaluation(("nurse",), np.array([0.1]), np.array([-1, 0, 0, -1]), np.array([0.9, 0.5, 0.6, 0.9]),
-    ...                np.full((4, 1), 0.8), np.array([True, False, True, True]), right)
+    >>> found = ExpertEvaluation(("nurse",), np.array([0.1]), np.array([-1, 0, 0, -1]), np.full((4, 1), 0.8),
+    ...                          np.array([True, False, True, True]), right)
     >>> round(found.risk.estimate, 3), found.accuracy.estimate, found.experts[0].load.estimate
     (0.3, 0.75, 0.5)
     >>> found.headline()
@@ -82,7 +80,6 @@ class ExpertEvaluation:
     names: tuple[str, ...]
     prices: Floats
     ask: Ints
-    sure: Floats
     expected: Floats
     model_right: Mask
     expert_right: Floats
@@ -107,29 +104,17 @@ class ExpertEvaluation:
     @cached_property
     def risk(self) -> Interval:
         """The mean cost of a row: prices and mistakes."""
-        n_experts = len(self.names)
-        price = np.append(0.0, self.prices)
-        n_asked = np.bincount(self.ask + 1, minlength=n_experts + 1)
-        wrong = np.bincount(self.ask + 1, 1 - self.right, minlength=n_experts + 1)
-        whole = np.round(wrong).astype(np.int64)  # expected mistakes of missing answers need not be whole
-        found = mean_interval(np.r_[price, price + 1], np.r_[n_asked - whole, whole])
-        return _moved(found, float((wrong - whole).sum()) / self.n_rows)
+        return mean_of(self.costs, np.r_[0.0, 1.0, self.prices, self.prices + 1])
 
     @cached_property
     def accuracy(self) -> Interval:
         """The share of right final answers."""
-        total = float(self.right.sum())
-        return _moved(proportion_interval(round(total), self.n_rows), (total - round(total)) / self.n_rows)
-
-    @cached_property
-    def nobody(self) -> Interval:
-        """The mean cost of a row if the model answered all rows."""
-        return proportion_interval(int((~self.model_right).sum()), self.n_rows)
+        return mean_of(self.right, [0.0, 1.0])
 
     @property
     def costs(self) -> Floats:
         """What each row costs: the price and the mistake, or the expected one where an answer is missing."""
-        return np.asarray(np.append(self.prices, 0.0)[self.ask] + 1 - self.right)
+        return np.asarray(np.append(self.prices, 0.0)[self.ask] + (1 - self.right))
 
     @property
     def alternatives(self) -> dict[str, Floats]:
@@ -148,17 +133,16 @@ class ExpertEvaluation:
         for number, (name, price) in enumerate(zip(self.names, self.prices.tolist(), strict=True)):
             seen, asked = self.expert_right[:, number], self.ask == number
             given = ~np.isnan(seen)
-            right, n_answered, both = seen == 1, int(given.sum()), given & asked
             found.append(
                 ExpertFigures(
                     name,
                     price,
                     self.limits.get(name),
                     int(asked.sum()),
-                    n_answered,
-                    load=proportion_interval(int(asked.sum()), self.n_rows),
-                    right_when_asked=proportion_interval(int(right[both].sum()), int(both.sum())),
-                    risk_if_always_asked=_moved(proportion_interval(int((seen == 0).sum()), n_answered), price),
+                    int(given.sum()),
+                    load=mean_of(asked, [0.0, 1.0]),
+                    right_when_asked=mean_of(seen[given & asked], [0.0, 1.0]),
+                    risk_if_always_asked=mean_of(price + (1 - seen[given]), [price, price + 1]),
                 )
             )
         return found
@@ -190,7 +174,7 @@ class ExpertEvaluation:
         return {
             "experts": self.experts,
             "n_without_answer": self.n_open,
-            "risk_if_nobody_asked": self.nobody,
+            "risk_if_nobody_asked": mean_of(~self.model_right, [0.0, 1.0]),
         }
 
 
@@ -209,7 +193,3 @@ def right_answers(answers: Mapping[str, AnyArray], labels: AnyArray) -> Floats:
             given = given_answers(person)
             found[given, number] = person[given] == labels[given]
     return found
-
-
-def _moved(found: Interval, by: float) -> Interval:
-    return Interval(found.estimate + by, found.low + by, found.high + by, found.confidence_level)

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from demur.array_types import AnyArray, Estimator
 from demur.columns.frames import TableError, as_table, check_columns, listed, shown
-from demur.columns.schema import LARGEST, Column, Schema, as_type, kind_of_type
-from demur.errors import InputError, InputTypeError, MissingExtraError, UserError
+from demur.columns.schema import Column, Schema, kind_of_type
+from demur.errors import InputError, InputTypeError, UserError
 from demur.estimators.torch_classifier import TrainedNetwork
 from demur.rules import Rule
 from demur.tabular.array_files import StoredRows
 from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
 from demur.tabular.table_files import LabelledTable, Source, check_classes, class_texts, label_type
-from demur.tabular.table_model import Reads, TableModel, free_label
+from demur.tabular.table_model import Reads, TableModel, free_label, model_input
 
 _MOST_ANSWERS = 1000
 """The most different answers that a model knows by name, to say which are new."""
@@ -60,52 +60,6 @@ def wrap_estimator(
     except pa.ArrowException:  # labels of several types
         kind = "text"
     return TableModel(used, classifier, label_type=kind, facts=facts, reads=reads)
-
-
-def model_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, where: str = "the table") -> Any:
-    """Return rows as an estimator that was fitted elsewhere takes them.
-
-    Parameters
-    ----------
-    schema : Schema
-    table : pyarrow.Table or RecordBatch
-    reads : {"numbers", "objects", "frame", "texts"}
-        A matrix of numbers, a matrix of any values, a data frame, or one list of texts.
-    where : str
-        The name of the table in messages.
-
-    Examples
-    --------
-    >>> schema = Schema((Column("size", "number"), Column("pet", "category", ("cat",))))
-    >>> model_input(schema, pa.table({"pet": ["cat", "newt"], "size": [1, None]}), "objects")
-    array([[1.0, 'cat'],
-           [nan, 'newt']], dtype=object)
-    """
-    if reads == "numbers":
-        numbers = schema.encode(table, where=where)
-        return np.where(np.abs(numbers) > LARGEST, np.nan, numbers)
-    check_columns(schema.names, table.schema.names, where)
-    values = {column.name: _values(column, table.column(column.name), where) for column in schema.columns}
-    if reads == "texts":
-        return next(iter(values.values()))
-    if reads == "objects":
-        return np.column_stack([column.astype(object) for column in values.values()])
-    try:
-        import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
-    except ImportError:
-        raise MissingExtraError("this model reads a data frame: pip install pandas where it is used.") from None
-    return pd.DataFrame(values)
-
-
-def _values(column: Column, values: Any, where: str) -> AnyArray:
-    """Return a column as pandas reads it from a file: NaN for what is missing, in text as well."""
-    if column.kind == "number":
-        return column.encode(values, where)
-    typed = as_type(values, column.arrow_type, column.name, where)
-    if column.kind in ("date", "time"):
-        return np.asarray(typed)
-    found = np.array([np.nan if value is None else value for value in typed.to_pylist()], dtype=object)
-    return found if column.kind in ("category", "text") or typed.null_count else found.astype(bool)
 
 
 def _columns_for(estimator: Estimator, schema: Schema) -> tuple[Schema, Reads]:

@@ -242,28 +242,25 @@ class TrainingFile:
         notation: ByName = {"decimal": spec.decimal, "dayfirst": spec.dayfirst}
         notation |= {} if spec.units else {"numbers": {}, "missing": ()}
         with open_table(path, delimiter=spec.delimiter, **notation) as reader:
+            uses = {target: "it is the target"} | dict.fromkeys(spec.keep, "it is kept as a feature")
+            uses |= replace(spec, experts=None).roles
             if spec.labels is None:
                 check_columns([target], reader.columns, reader.name, " to predict")
+                check_columns([*uses, *spec.text, *filter(None, [spec.risk_group])], reader.columns, reader.name)
             if spec.experts is not None:
                 from demur.tabular.expert_columns import ExpertColumns
 
-                uses = {target: "it is the target"} | dict.fromkeys(spec.keep, "it is kept as a feature")
-                uses |= replace(spec, experts=None).roles
                 experts = ExpertColumns.of(spec.experts, spec.capacity, reader.columns, reader.name, uses)
                 spec = replace(spec, experts=experts)
-            if spec.labels is None:
-                named = [*spec.keep, *spec.text, *spec.roles, *filter(None, [spec.risk_group])]
-                check_columns(named, reader.columns, reader.name)
             if target in spec.roles:
                 raise TableError(f"column {shown(target)} cannot be the target: {spec.roles[target]}")
             check_model(spec.model)
             matrix = reader.matrix if outputs else None
-            table = reader.read({target, *spec.roles, *spec.text}) if matrix is None else reader.read_others(matrix)
+            table = reader.read({target, *spec.roles, *spec.text}) if matrix is None else reader.read_others()
             notation = reader.notation
         if spec.labels is not None:
             labels = read_labels(spec.labels, target, table.num_rows if matrix is None else len(matrix))
-            columns = table.drop_columns([name for name in labels.column_names if name in table.column_names])
-            table = pa.table({name: one[name] for one in (columns, labels) for name in one.column_names})
+            table = pa.table({name: one[name] for one in (table, labels) for name in one.column_names})
         data = LabelledTable.of(table, target, source_name(path))
         return cls(data, spec, notation, None if matrix is None else replace(matrix, rows=data.numbers))
 
@@ -281,7 +278,7 @@ class TrainingFile:
         """
         data, spec, known = self.data, self.spec, None if given is None else schema
         classes = list(getattr(given, "classes_", data.classes))
-        train, held_out = self.split(replace(schema, **self.notation), classes, compared)
+        train, held_out = self.split(replace(schema, notation=self.notation), classes, compared)
         groups = self.groups
         started, of_train = time.perf_counter(), None if groups is None else groups[train]
         more: ByName = {"given": given, "numbers": train if hasattr(given, "outputs") else None}
@@ -292,7 +289,7 @@ class TrainingFile:
         """Return a model with the notation of the file, and the columns of it that are not features."""
         model.facts["rows_without_label"] = self.data.n_unlabelled
         aside = {**model.schema.set_aside, **self.spec.roles}
-        return replace(model, schema=replace(model.schema, set_aside=aside, **self.notation))
+        return replace(model, schema=replace(model.schema, set_aside=aside, notation=self.notation))
 
     @property
     def refits(self) -> bool:
@@ -480,7 +477,7 @@ def _fit_rows(
     """
     from sklearn.exceptions import ConvergenceWarning
 
-    from demur.tabular.table_model import typical_rows
+    from demur.tabular.table_model import model_input, typical_rows
 
     if numbers is None:
         check_classes(data.labels[data.labels != spec.out_of_scope], data.target)
@@ -498,8 +495,6 @@ def _fit_rows(
     if numbers is not None:
         codes = order.reshape(-1, 1).astype(np.float64)
     else:
-        from demur.tabular.external_models import model_input
-
         codes = model_input(own, data.rows, "numbers" if given is None else given.reads, data.name)
     values = own.with_texts(codes, data.rows) if given is None else codes
     training = _Training(spec, own, codes, values, data.labels, groups, parts, rule, among)

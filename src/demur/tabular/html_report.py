@@ -50,7 +50,6 @@ _TILES = {
     "risk": ("Cost per 100 rows", per_hundred),
     "coverage": ("Rows answered by the model", percent),
     "accepted_accuracy": ("Correct among its answers", percent),
-    "mean_cost_if_all_answered": ("Cost of 100 rows, all answered", matrix_words),
     "risk_if_all_answered": ("Wrong if it answered all rows", percent),
 }
 """The large figures at the top of the page: how each is called and written."""
@@ -269,9 +268,8 @@ class Axis:
         written_high = self.high * self.factor
         power = 10.0 ** math.floor(math.log10(written_high / 4))
         step = max(m * power for m in (1, 2, 5) if m * power <= written_high / 4)
-        digits = max(0, -math.floor(math.log10(power) + 0.5))
         written = [k * step for k in range(int(written_high / step + 1e-9) + 1)]
-        return [(self.at(value / self.factor), f"{value:.{digits}f}{self.unit}") for value in written]
+        return [(self.at(value / self.factor), f"{value:g}{self.unit}") for value in written]
 
 
 @dataclass(frozen=True)
@@ -388,11 +386,11 @@ def page_environment(package: str, *, needed_by: str, extra: str) -> "Environmen
         For the error if Jinja2 is missing: the feature that needs it, and the extra to install.
     """
     try:
-        from jinja2 import Environment, FunctionLoader, StrictUndefined
+        from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
         raise MissingExtraError(f"{needed_by} needs Jinja2: pip install demur[{extra}].") from None
     environment = Environment(
-        loader=FunctionLoader(lambda name: asset(package, name)),
+        loader=PackageLoader(package, "page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

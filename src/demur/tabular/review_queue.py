@@ -90,7 +90,7 @@ def reviewed_rows(table: pa.Table, model: TableModel, *, where: str = "the table
 def savings(model: TableModel, table: Any, cost: float | None = None, *, where: str = "the table") -> Floats:
     """Return the expected saving of a review of each row: the cost of the best answer minus that of the review.
 
-    With a cost c this is 1 - p - c, where p is the probability of the first choice. With a cost matrix it is the
+    With a cost c this is 1 - p - c, where p is the confidence in the first choice. With a cost matrix it is the
     smallest mean cost of an answer minus that of declining. With a rule without a cost it is 1 - p, the mistakes saved.
     It is negative where answering is cheaper. The probabilities of a novel row are not reliable: its answer counts as
     wrong, at the highest cost.
@@ -116,15 +116,16 @@ def savings(model: TableModel, table: Any, cost: float | None = None, *, where: 
     """
     model.check_proba()
     decision, proba = model.decide_and_score(table, cost, where=where)
-    novel = np.zeros(len(proba), dtype=bool) if decision.novel is None else decision.novel
-    rule = getattr(model.classifier, "rule_", None)
+    rule, price = getattr(model.classifier, "rule_", None), model.cost if cost is None else cost
+    saves, highest = -decision.acceptance, np.asarray(1.0)
     if isinstance(rule, CostMatrix):
         matrix = np.asarray(rule.costs, dtype=np.float64)
-        costs = proba @ matrix
-        return np.asarray(np.where(novel, matrix[:, :-1].max(), costs[:, :-1].min(axis=1)) - costs[:, -1])
-    price = model.cost if cost is None else cost
-    wrong = np.where(novel, 1.0, 1 - proba[np.arange(len(proba)), decision.label])
-    return np.asarray(wrong - (0.0 if price is None else price), dtype=np.float64)
+        highest = matrix[:, :-1].max() - proba @ matrix[:, -1]
+    elif price is None:
+        saves = 1 - decision.confidence
+    else:
+        highest = highest - price
+    return np.asarray(saves if decision.novel is None else np.where(decision.novel, highest, saves), dtype=np.float64)
 
 
 def rows_to_review(saves: ArrayLike, budget: float) -> Mask:
@@ -272,7 +273,7 @@ def refit_table(
     counts = {name: int((labelled & some).sum()) for name, some in (("declined", declined), ("audited", ~declined))}
     fitted = replace(
         fitted,
-        schema=replace(fitted.schema, **model.schema.notation_with({})),
+        schema=replace(fitted.schema, notation=model.schema.notation),
         label_type=writable_type(fitted.classes, model.label_type),
         facts={**fitted.facts, "rows": rows.num_rows, "refitted": counts},
     )

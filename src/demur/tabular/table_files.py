@@ -87,31 +87,20 @@ class TableReader:
     ----------
     columns : dict of str to pyarrow.DataType or None
         The columns in order with their types; None in a CSV file, whose types depend on the rows.
+    delimiter : str or None
+        The delimiter of a CSV file.
+    matrix : StoredRows or None
+        The columns 0, 1, 2, ... of a NumPy file, as they are stored.
     """
 
     def __init__(self, content: "CsvContent | ArrowContent", close: Callable[[], None] = lambda: None) -> None:
         self.name, self.columns, self._content, self._close = content.name, content.columns, content, close
+        self.delimiter, self.matrix = content.delimiter, content.matrix
 
     @property
     def notation(self) -> ByName:
         """How a CSV file writes numbers and dates: the fields of :attr:`Schema.notation`."""
-        content: ByName = vars(self._content)
-        return {
-            "decimal": content.get("decimal") or ".",
-            "dayfirst": content.get("dayfirst"),
-            "numbers": content.get("numbers") or {},
-            "missing": content.get("missing") or (),
-        }
-
-    @property
-    def delimiter(self) -> str | None:
-        """The delimiter of a CSV file."""
-        return getattr(self._content, "delimiter", None)
-
-    @property
-    def matrix(self) -> StoredRows | None:
-        """The columns 0, 1, 2, ... of a NumPy file, as they are stored."""
-        return getattr(self._content, "matrix", None)
+        return self._content.notation
 
     def __enter__(self) -> Self:
         return self
@@ -126,10 +115,9 @@ class TableReader:
             raise self._no_rows()
         return table
 
-    def read_others(self, matrix: StoredRows) -> pa.Table:
-        """Return the columns that are not in the matrix."""
-        width = matrix[:1].shape[1]
-        types = {name: kind for name, kind in self.columns.items() if name not in {*map(str, range(width))}}
+    def read_others(self) -> pa.Table:
+        """Return the columns that are not in :attr:`matrix`, whose names are numbers."""
+        types = {name: kind for name, kind in self.columns.items() if not name.isdigit()}
         return pa.Table.from_batches(list(self.chunks(types))) if types else pa.table({})
 
     def chunks(self, columns: Mapping[str, pa.DataType], rows: int = 65_536) -> Iterator[pa.RecordBatch]:
@@ -183,6 +171,8 @@ class ArrowContent:
         The columns 0, 1, 2, ... as they are stored in a NumPy file.
     """
 
+    delimiter = None
+
     def __init__(self, name: str, schema: pa.Schema, batches: _Batches, matrix: StoredRows | None = None) -> None:
         check_names(tuple(schema.names), name)
         for field in schema:
@@ -192,6 +182,7 @@ class ArrowContent:
         self._schema = plain_table(empty).schema
         self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in self._schema}
         self.name, self._batches, self.matrix = name, batches, matrix
+        self.notation: ByName = {}
 
     def read(self, _: Collection[str] = ()) -> pa.Table:
         """Return all rows."""
@@ -555,8 +546,9 @@ def read_labelled(
         if labels is None:
             check_columns([target], reader.columns, reader.name, " with the labels (or give --labels)")
         types = {name: type_ or pa.string() for name, type_ in reader.columns.items()} | schema.arrow_types()
-        types |= {target: pa.float64()} if target in notation["numbers"] else {}
-        typed = target in notation["numbers"] or labels is not None or reader.columns[target] is not None
+        numbered = target in reader.notation.get("numbers", ())
+        types |= {target: pa.float64()} if numbered else {}
+        typed = numbered or labels is not None or reader.columns[target] is not None
         table = pa.Table.from_batches(list(reader.chunks(types)))
     if labels is not None:
         given = read_labels(labels, target, table.num_rows)
@@ -566,7 +558,7 @@ def read_labelled(
     as_written, known = table[target].to_pylist(), set(classes)
     if known.issuperset(text for text in as_written if text is not None):
         return table
-    as_read = class_texts(column_of_text(table[target], notation["decimal"], notation["dayfirst"])).tolist()
+    as_read = class_texts(column_of_text(table[target], notation.get("decimal"), notation.get("dayfirst"))).tolist()
     texts = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
     position = table.schema.get_field_index(target)
     return table.set_column(position, target, pa.array(texts, pa.string()))

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
 from demur.array_types import AnyArray, ByName, Estimator, FloatArray, Floats, Ints, Mask
-from demur.columns.frames import as_table
-from demur.columns.schema import LARGEST, Column, Schema
+from demur.columns.frames import Values, as_table, check_columns
+from demur.columns.schema import LARGEST, Column, Schema, as_type
 from demur.costs import check_cost
 from demur.deferral.experts import Expert, check_prices
-from demur.errors import InputError
+from demur.errors import InputError, MissingExtraError
 from demur.novelty import UNSEEN, Novelty
 from demur.rules import Decision
 from demur.tabular.expert_columns import ASKING_COLUMNS, SYSTEM_ANSWER, ExpertColumns
@@ -269,13 +269,9 @@ class TableModel:
         """Decide by a classifier that was fitted elsewhere."""
         from joblib import parallel_config
 
-        from demur.tabular.external_models import model_input, refusal
+        from demur.tabular.external_models import refusal
 
         rows = model_input(self.schema, table, self.reads, where)
-        if not table.num_rows:  # which many estimators refuse
-            nothing = np.empty(0)
-            none = Decision(nothing.astype(np.int64), nothing.astype(bool), nothing, nothing)
-            return none, np.empty((0, len(self.classes)))
         try:
             with parallel_config(backend="sequential"):  # threads add trees up in any order: the last digits would vary
                 decided: _Decided = self.classifier.decide_and_score(rows, costs)
@@ -538,6 +534,52 @@ def typical_rows(codes: Floats, categorical: Mask, labels: AnyArray, classes: An
         for k in np.flatnonzero(categorical & ~np.isnan(found[-1])):
             found[-1][k] = np.bincount(own[~np.isnan(own[:, k]), k].astype(np.int64)).argmax()
     return np.array(found)
+
+
+def model_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, where: str = "the table") -> Any:
+    """Return rows as an estimator takes them.
+
+    Parameters
+    ----------
+    schema : Schema
+    table : pyarrow.Table or RecordBatch
+    reads : {"numbers", "objects", "frame", "texts"}
+        A matrix of numbers, a matrix of any values, a data frame, or one list of texts.
+    where : str
+        The name of the table in messages.
+
+    Examples
+    --------
+    >>> schema = Schema((Column("size", "number"), Column("pet", "category", ("cat",))))
+    >>> model_input(schema, pa.table({"pet": ["cat", "newt"], "size": [1, None]}), "objects")
+    array([[1.0, 'cat'],
+           [nan, 'newt']], dtype=object)
+    """
+    if reads == "numbers":
+        numbers = schema.encode(table, where=where)
+        return np.where(np.abs(numbers) > LARGEST, np.nan, numbers)
+    check_columns(schema.names, table.schema.names, where)
+    values = {column.name: _values(column, table.column(column.name), where) for column in schema.columns}
+    if reads == "texts":
+        return next(iter(values.values()))
+    if reads == "objects":
+        return np.column_stack([column.astype(object) for column in values.values()])
+    try:
+        import pandas as pd  # type: ignore[import-untyped,unused-ignore] # it has no type hints
+    except ImportError:
+        raise MissingExtraError("this model reads a data frame: pip install pandas where it is used.") from None
+    return pd.DataFrame(values)
+
+
+def _values(column: Column, values: Values, where: str) -> AnyArray:
+    """Return a column as pandas reads it from a file: NaN for what is missing, in text as well."""
+    if column.kind == "number":
+        return column.encode(values, where)
+    typed = as_type(values, column.arrow_type, column.name, where)
+    if column.kind in ("date", "time"):
+        return np.asarray(typed)
+    found = np.array([np.nan if value is None else value for value in typed.to_pylist()], dtype=object)
+    return found if column.kind in ("category", "text") or typed.null_count else found.astype(bool)
 
 
 def top_scores(scores: FloatArray, label: AnyArray) -> FloatArray:
