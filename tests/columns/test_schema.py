@@ -251,3 +251,20 @@ def test_encoding_goes_by_name_and_says_what_is_not_there():
 def test_tables_without_features_are_refused(table, part):
     with pytest.raises(TableError, match=part):
         Schema.learn(table, target="y")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [f"{k} cm" if k % 2 else f"1.{k} m" for k in range(40)],
+        [f"2024/{1 + k % 12}/{1 + k % 28}" for k in range(40)],
+        [f"2024-01-{1 + k % 28:02}T0{k % 9}:00:00{'Z' if k % 2 else ''}" for k in range(40)],
+        [f"{1 + k % 28} Dec {1990 + k}" for k in range(40)],
+        [f"Dec {1 + k % 28}, {1990 + k}" for k in range(40)],
+        [f"({k},50)" if k % 2 else f"{k}.5" for k in range(40)],
+    ],
+)
+def test_numbers_and_dates_that_are_not_read_are_no_categories(values):
+    schema = Schema.learn(pa.table({"x": values, "size": range(40), "y": ["a", "b"] * 20}), target="y", keep=["size"])
+    assert schema.names == ("size",)
+    assert "its values are numbers or dates, but not all are written as" in schema.set_aside["x"]

@@ -88,6 +88,9 @@ def test_json_lines_are_a_table():
         read_table(io.BytesIO(b'[{"size": 1}]'))
     with pytest.raises(TableError, match="cannot be read"):
         read_table(io.BytesIO(b'{"size": 1\n'))
+    for before in (b"\xef\xbb\xbf", b"\n"):
+        with pytest.raises(TableError, match="JSON with something before the first object"):
+            read_table(io.BytesIO(before + b'{"size": 1}\n'))
 
 
 @pytest.mark.filterwarnings("ignore::demur.columns.TableWarning")
@@ -105,6 +108,13 @@ def test_json_lines_are_a_table():
         (["12.5 °C", "13 °C"], [12.5, 13.0]),
         (["12,5\u00a0%", "13\u00a0%"], [12.5, 13.0]),
         (["1 234", "22 500"], [1234.0, 22500.0]),
+        (["EUR 12,50", "EUR 7,25"], [12.5, 7.25]),
+        (["CHF 1'234.50", "CHF 7.00"], [1234.5, 7.0]),
+        (["CHF 1\u2019234.50", "CHF 7.00"], [1234.5, 7.0]),
+        (["-$5.50", "$7.25"], [-5.5, 7.25]),
+        (["7.25", "(1,234.50)"], [7.25, -1234.5]),
+        (["($5.50)", "$7.25"], [-5.5, 7.25]),
+        (["\u22125.5", "7.5"], [-5.5, 7.5]),
     ],
 )
 def test_units_and_thousands_are_numbers(cells, values):
@@ -122,6 +132,7 @@ def test_units_and_thousands_are_numbers(cells, values):
         *(["169.5 cm", "170"], ["169", "170 cm"], ["169 kg", "170 cm"], ["12 %", "35"], ["12a", "13a"]),
         *(["12-34", "12-35"], ["DE89 3704", "DE89 3705"], ["1.2.3", "1.2.4"], ["007 EUR", "012 EUR"]),
         *(["030 123", "040 456"], ["1.234 kg", "2.500 kg"], ["1,234", "2,500"], ["12:30 h", "12:45 h"]),
+        *(["(1)", "(2)"], ["ABC 123", "ABC 124"], ["$5", "€7"], ["1.75 m", "169 cm"], ["(030) 12", "(040) 13"]),
     ],
 )
 def test_what_may_be_something_else_stays_text(cells):
@@ -160,3 +171,14 @@ def test_a_model_reads_the_notation_that_it_was_fitted_on(tmp_path):
     new.write_text("paid;size\n1.000,0;0,5 mm\n")
     with pytest.raises(TableError, match=r"column 'size', row 1, holds '0,5 mm', which is not a number: write it as"):
         decide_file(fitted.model, new, tmp_path / "other.csv")
+
+
+def test_a_note_shows_a_sign_that_is_written_in_another_way():
+    with pytest.warns(TableWarning, match=r"column 'x' holds '\(5\)', read as a number"):
+        assert read("x;y\n7;a\n(5);a\n")[0]["x"].to_pylist() == [7.0, -5.0]
+
+
+def test_long_codes_are_text_because_numbers_would_round_them():
+    codes = ["12345678901234567890", "12345678901234567891"]
+    with pytest.warns(TableWarning, match="holds codes such as '12345678901234567890'"):
+        assert read("x;y\n" + "".join(f"{code};a\n" for code in codes))[0]["x"].to_pylist() == codes

@@ -422,8 +422,12 @@ _LONG_TEXT = 40
 _MANY_WORDS = 5
 _WORD_ENDS = r" |\p{Han}|\p{Hiragana}|\p{Katakana}|\p{Thai}"  # scripts without spaces: a word for each character
 _IDENTIFIER = re.compile(r"(?:^|[\W_])(?i:id|uuid|guid|key|index)$|[a-z](?:Id|ID|Key|Uuid|UUID)$")
-# 1,5 and 1.234,5 and $1,200 and 12 % and 31/12/2024
-_NUMBER_AS_TEXT = r"^[-+]?\s*[$€£¥]?\s*\d[\d., '_]*\s*[%$€£¥]?$|^\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|^0[xX][0-9a-fA-F]+$"
+# 1,5 and 1.234,5 and $1,200 and 12 % and 5 kg, 31/12/2024 and 2024/12/31, 31 Dec 2024 and Dec 31
+_NUMBER_AS_TEXT = (
+    r"^[-+(]?\s*[$€£¥]?\s*\d[\d., '_]*\s*([%$€£¥)]|\s[a-zA-Z°µ]{1,3}[²³]?)?$|^0[xX][0-9a-fA-F]+$"
+    r"|^\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|^\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(\b|T)"
+    r"|^(\d{1,2}[ -])?(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[ ,.-]+\d"
+)
 _PLAIN_NUMBER = r"^[-+]?\d*\.?\d+([eE][-+]?\d+)?$"
 _LEADING_ZERO = r"^0\d+$"  # codes such as 00501, which are no numbers
 DROPPED = "it was left out on request"

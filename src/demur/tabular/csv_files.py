@@ -34,7 +34,8 @@ _SPELLINGS = (
 )
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _BAD_VALUE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to [^:]*: [^']*'(.*)'", re.DOTALL)
-_CODE = r"^\s*[-+]?0[0-9xX]"  # 007 and 0x1F, which Arrow reads as integers
+_CODES = {True: r"^\s*[-+]?0[0-9xX]", False: r"^\s*[-+]?\d{19,}\s*$"}
+"""Codes that Arrow reads as numbers: 007 and 0x1F as integers (True), and more digits than those have as fractions."""
 _GUARDED = r"^'([=+\-@])"  # what TableWriter(spreadsheet_safe=True) writes
 
 
@@ -111,8 +112,8 @@ class CsvContent:
             if self.decimal == ",":
                 table = _inferred(text, ",", missing=self.missing)
             self._remark(remark)
-        for name in (name for name, kind in kinds.items() if pa.types.is_integer(kind)):
-            codes = text[name].filter(pc.match_substring_regex(text[name], _CODE))
+        for name in (name for name, kind in kinds.items() if kind_of_type(kind) == "number"):
+            codes = text[name].filter(pc.match_substring_regex(text[name], _CODES[pa.types.is_integer(kinds[name])]))
             if len(codes):
                 example = shown(codes[0].as_py().strip())
                 self._remark(f"column {shown(name)} holds codes such as {example}, so it is read as text")
@@ -192,7 +193,7 @@ class CsvContent:
     def _plain_numbers(self, name: str, text: Values, n_before: int = 0) -> Values:
         """Return the numbers of a column in its notation; a cell in another one is an error."""
         before, thousands, decimal, after = notation = (self.numbers or {})[name]
-        found = pc.struct_field(pc.extract_regex(text, _pattern(*notation)), "number")
+        found = pc.struct_field(pc.extract_regex(_plain_signs(text), _pattern(*notation)), "number")
         odd = pc.and_(pc.is_null(found), pc.invert(pc.is_in(text, pa.array([None, *_nulls(self.missing)]))))
         position: int = pc.index(odd, value=True).as_py()
         if position >= 0:
@@ -464,7 +465,10 @@ def decimal_of(columns: Mapping[str, Values]) -> tuple[str, str]:
 _IN_GROUPS = r"^\s*[-+]?[1-9]\d{0,2}(\.\d{3})+\s*$"  # 1.234, which may be a thousand
 _THOUSANDS = ("", ".", ",", " ", "\u00a0", "\u202f", "'")
 _UNIT = r"[%‰€$£¥]|°[CFK]?|\s[^\W\d][^\s\d]{0,7}|[^\W\d][^\s\d]{1,7}"  # a letter alone after a digit may be a code
-_WITH_UNIT = re.compile(rf"([$€£¥]?)\s*[-+]?\d[\d.,'\s]*({_UNIT})?")
+_CURRENCY = "[$€£¥]|EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN"
+_WITH_UNIT = re.compile(rf"({_CURRENCY})?\s*[-+]?\d[\d.,'\s]*({_UNIT})?")
+_SIGNS = {"\u2212": "-", "\u2019": "'", r"^\s*\((.*\d.*)\)\s*$": r"-\1", rf"^\s*-\s*({_CURRENCY})\s*": r"\1-"}
+"""Other ways to write signs: a typographic minus or apostrophe, (5) for -5, and -$5 for $-5."""
 _SPACE = "[\\s\u00a0\u202f]*"
 
 
@@ -473,6 +477,13 @@ def _pattern(before: str, thousands: str, decimal: str, after: str) -> str:
     whole = rf"[1-9]\d{{0,2}}(?:{re.escape(thousands)}\d{{3}})+|0|[1-9]\d*" if thousands else r"0|[1-9]\d*"
     number = rf"(?P<number>[-+]?(?:{whole})(?:{re.escape(decimal)}\d+)?)"
     return f"^{_SPACE}{re.escape(before)}{_SPACE}{number}{_SPACE}{re.escape(after)}{_SPACE}$"
+
+
+def _plain_signs(text: Values) -> Values:
+    """Return numbers with their sign in front of the first digit."""
+    for written, plain in _SIGNS.items():
+        text = pc.replace_substring_regex(text, written, plain)
+    return text
 
 
 def notation_of(
@@ -505,16 +516,17 @@ def notation_of(
     >>> notation_of(pa.array(["1.2.3", "12-34", "5 kg", "5 m"]), "code")
     (None, '')
     """
-    first = text[0].as_py().strip() if len(text) else ""
-    parts = _WITH_UNIT.fullmatch(first)
-    if parts is None:
+    written, text = text, _plain_signs(text)
+    parts = _WITH_UNIT.fullmatch(text[0].as_py().strip()) if len(text) else None
+    if parts is None or _all_match(written, r"^\s*\("):  # numbers of a list
         return None, ""
-    before, after = parts[1], (parts[2] or "").strip()
+    before, after = parts[1] or "", (parts[2] or "").strip()
+    signed = written.filter(pc.not_equal(written, text))
     found: list[Numbers] = []
     for sign in (decimal,) if decimal else (".", ","):
         ways = ((before, thousands, sign, after) for thousands in _THOUSANDS if thousands != sign)
         found += itertools.islice((way for way in ways if _all_match(text, _pattern(*way))), 1)
-    if not found or found[0] == ("", "", ".", ""):
+    if not found or (found[0] == ("", "", ".", "") and not len(signed)):
         return None, ""
     _, thousands, sign, _ = found[-1]
     group = re.escape(thousands or sign)
@@ -523,7 +535,8 @@ def notation_of(
     grouped = thousands in (".", ",") and not given and not pc.any(pc.match_substring_regex(text, sure)).as_py()
     if differs or grouped:
         return None, _doubt(name, text.filter(pc.match_substring_regex(text, r"\d[.,]\d"))[0].as_py())
-    return found[0], f"column {shown(name)} holds {shown(first)}, read as a number; --no-units reads it as text"
+    example = shown((signed if len(signed) else written)[0].as_py().strip())
+    return found[0], f"column {shown(name)} holds {example}, read as a number; --no-units reads it as text"
 
 
 def _doubt(name: str, value: str) -> str:

@@ -69,8 +69,8 @@ def _explained(name: str, what: str) -> Iterator[None]:
         BadZipFile,
     ) as error:
         reason = str(error).rstrip(". ")
-        problem = f"{name} cannot be read as a {what}; it is truncated, damaged or too large ({reason})"
-        raise TableError(f"{problem}: write or copy it again") from error
+        problem = f"{name} cannot be read as a {what} ({reason})"
+        raise TableError(f"{problem}: write it again if it is truncated, damaged or too large") from error
 
 
 class TableReader:
@@ -257,7 +257,7 @@ def _workbook(stream: BinaryIO, name: str, notation: Mapping[str, Any]) -> CsvCo
         book = CalamineWorkbook.from_filelike(io.BytesIO(stream.read()))
         rows = book.get_sheet_by_index(0).to_python()
     except Exception as error:  # the library has exceptions of its own
-        raise TableError(f"{name} cannot be read as a workbook ({error}): save the table as CSV") from error
+        raise TableError(f"{name} cannot be read as a workbook ({error}): unpack it, or save it as CSV") from error
     if len(book.sheet_names) > 1:
         problem = f"{name} has {len(book.sheet_names)} sheets, of which the first is read, {shown(book.sheet_names[0])}"
         warnings.warn(f"{problem}: save another one as a file of its own", TableWarning, stacklevel=2)
@@ -298,6 +298,7 @@ _COMPRESSIONS = {
 _FOREIGN = {
     rb"PK\x05\x06": "a zip archive",
     rb"\s*\[\s*[\[{\"\]]": "JSON that is not one object per line",
+    rb"\s*\{\s*\"": "JSON with something before the first object",
     rb"\s*<(!doctype|html|head|body|\?xml)\b": "a web page or XML",
 }
 """How files that people mistake for tables begin."""
