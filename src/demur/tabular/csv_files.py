@@ -7,22 +7,27 @@ import itertools
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from demur.array_types import ByName
-from demur.columns.frames import TableError, TableWarning, Values, check_names, listed, shown
+from demur.columns.frames import TableError, TableWarning, Values, check_columns, check_names, listed, shown
 from demur.columns.schema import kind_of_type, no_such_value
+from demur.tabular.array_files import StoredRows
 
 _Piece: TypeAlias = pa.Table | pa.RecordBatch
 
 Numbers: TypeAlias = tuple[str, str, str, str]
 """How a column writes numbers: what comes before, the thousands separator, the decimal sign, and the unit after."""
+
+_AT_ONCE = 1 << 23
+"""Largest number of cells in a chunk."""
 
 _HEAD = 1 << 22  # the header must end within these bytes
 _BLOCK = 1 << 21  # Arrow reads 32 blocks ahead, so this bounds the memory; a row must fit into one block
@@ -39,7 +44,93 @@ _CODES = {True: r"^\s*[-+]?0[0-9xX]", False: r"^\s*[-+]?\d{19,}\s*$"}
 _GUARDED = r"^'([=+\-@])"  # what TableWriter(spreadsheet_safe=True) writes
 
 
-class CsvContent:
+class TableReader:
+    """An open table that can be read once, whole or in chunks. Use it as a context manager.
+
+    Made by :func:`open_table`.
+
+    Attributes
+    ----------
+    name : str
+        The name of the file in messages.
+    columns : dict of str to pyarrow.DataType or None
+        The columns in order with their types; None in a CSV file, whose types depend on the rows.
+    delimiter : str or None
+        The delimiter of a CSV file.
+    matrix : StoredRows or None
+        The columns 0, 1, 2, ... of a NumPy file, as they are stored.
+    opened : ExitStack or None
+        The file to close.
+    """
+
+    name: str
+    columns: dict[str, pa.DataType | None]
+    delimiter: str | None = None
+    matrix: StoredRows | None = None
+    opened: ExitStack | None = None
+
+    @property
+    def notation(self) -> ByName:
+        """How a CSV file writes numbers and dates, as :attr:`Schema.notation` keeps it."""
+        return {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.opened is not None:
+            self.opened.close()
+
+    def read(self, labels: Collection[str] = ()) -> pa.Table:
+        """Return the whole table, with types that fit all rows; no word in columns of labels is a missing number."""
+        table = self._read(labels)
+        if not table.num_rows:
+            raise self._no_rows()
+        return table
+
+    def read_others(self) -> pa.Table:
+        """Return the columns that are not in :attr:`matrix`, whose names are numbers."""
+        types = {name: kind for name, kind in self.columns.items() if not name.isdigit()}
+        return pa.Table.from_batches(list(self.chunks(types))) if types else pa.table({})
+
+    def chunks(self, columns: Mapping[str, pa.DataType], rows: int = 65_536) -> Iterator[pa.RecordBatch]:
+        """Return the table in chunks, in bounded memory.
+
+        Parameters
+        ----------
+        columns : dict of str to pyarrow.DataType
+            The columns to read, and the type of each.
+        rows : int, default 65536
+            The largest number of rows in a chunk.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            With the columns in the order of ``columns``.
+        """
+        return (chunk for chunk, _ in self.chunks_and_copies(columns, (), rows))
+
+    def chunks_and_copies(
+        self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int = 65_536
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Return chunks as :meth:`chunks` does, each with unchanged copies of some columns.
+
+        A copy has the type that it has in the file; in a CSV file it is the text of the cells.
+        """
+        check_columns((*columns, *copied), self.columns, self.name)
+        empty, rows = True, max(1, min(rows, _AT_ONCE // max(1, len(columns))))
+        for batch, copies in self._chunks(columns, copied, rows):
+            for start in range(0, batch.num_rows, rows):
+                empty = False
+                yield batch.slice(start, rows), copies.slice(start, rows)
+        if empty:
+            raise self._no_rows()
+
+    def _no_rows(self) -> TableError:
+        return TableError(f"{self.name} has columns but no rows: give at least one row")
+
+
+class CsvContent(TableReader):
     """The rows of a text file with a header, which can be read once.
 
     Parameters
@@ -59,8 +150,6 @@ class CsvContent:
     missing : collection of str, optional
         Words for a missing number, such as "unknown", beside the usual ones. They are detected in the same way.
     """
-
-    matrix = None
 
     def __init__(
         self,
@@ -87,10 +176,10 @@ class CsvContent:
         self._block = max(_BLOCK, _ROW_ROOM * size)
         rows = stream_of(itertools.chain([head[size:]], iter(partial(text.read, self._block), b""), [end]))
         self._rows = _Blocks(_pieces(rows, self._block))
-        self.columns: dict[str, pa.DataType | None] = dict.fromkeys(names)
+        self.columns = dict.fromkeys(names)
         self.decimal, self.dayfirst, self.numbers, self.missing = decimal, dayfirst, numbers, missing
 
-    def read(self, labels: Collection[str] = ()) -> pa.Table:
+    def _read(self, labels: Collection[str]) -> pa.Table:
         """Return all rows, with types that fit them; in columns of labels every word means something."""
         text = pa.Table.from_batches(self._batches(dict.fromkeys(self.columns, pa.string())))
         table, given = _inferred(text, self.decimal), self.decimal
@@ -154,17 +243,16 @@ class CsvContent:
 
     @property
     def notation(self) -> ByName:
-        """How numbers and dates are written: the parameters of that kind."""
+        """The parameters that say how numbers and dates are written."""
         return {name: getattr(self, name) for name in ("decimal", "dayfirst", "numbers", "missing")}
 
     def _remark(self, remark: str) -> None:
         if remark:
             warnings.warn(f"{self.name}: {remark}", TableWarning, stacklevel=2)
 
-    def chunks(
+    def _chunks(
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """Return record batches with the columns as the types, each with the text of the copied columns."""
         local = [
             name for name, wanted in columns.items() if self.dayfirst is not None and kind_of_type(wanted) == "date"
         ]

@@ -427,13 +427,13 @@ def class_columns(
     ({'cat': 'p_cat', 'dog': 'p_dog', 'newt': 'p_newt'}, {'id': 'it is not named like a class'})
     """
     names = [name for name in table.column_names if name != target and name not in drop]
-    before, after = _affixes(names, labels, target)
+    affixes = _affixes(names, labels, target)
     by_class: dict[str, str] = {}
     aside: dict[str, str] = {}
     for name in names:
-        is_named = name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after)
-        text = _canonical(name[len(before) : len(name) - len(after)], labels)
-        if not is_named or not (text in labels or before or after or name in keep):
+        named = re.fullmatch("(.+)".join(map(re.escape, affixes)), name, re.DOTALL)
+        text = "" if named is None else _canonical(named[1], labels)
+        if named is None or not (text in labels or any(affixes) or name in keep):
             aside[name] = "it is not named like a class"
         elif kind_of_type(table.schema.field(name).type) != "number":
             raise TableError(f"the column {shown(name)} of the class {shown(text)} holds no numbers: give its numbers")

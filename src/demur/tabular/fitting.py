@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, ByName, Features, Floats, Ints, Mask, Objects
+from demur.array_types import AnyArray, ByName, Features, FloatArray, Floats, Ints, Mask, Objects
 from demur.columns.frames import TableError, check_columns, did_you_mean, listed, shown
 from demur.columns.schema import DROPPED, LARGEST, Schema
 from demur.errors import InputError, MissingExtraError
@@ -791,7 +791,7 @@ _TOLERATED = 0.02
 def likely_leaks(codes: Floats, labels: NDArray[np.str_], schema: Schema) -> list[str]:
     """Return a sentence for each column that alone predicts the class of nearly every row.
 
-    A small tree is fitted on each column by itself, and predicts rows that it was not fitted on. A table with one
+    A small tree is fitted on each column by itself, and predicts as many other rows. A table with one
     column only has nothing to compare it with.
 
     Parameters
@@ -810,7 +810,6 @@ def likely_leaks(codes: Floats, labels: NDArray[np.str_], schema: Schema) -> lis
     >>> likely_leaks(schema.encode(table), np.array(y), schema)
     ["column 'code' alone predicts the class of 100.0% of the rows, which looks like a leak: ...
     """
-    from sklearn.model_selection import KFold, cross_val_predict
     from sklearn.tree import DecisionTreeClassifier
 
     some = np.random.default_rng(0).permutation(len(labels))[:_MOST_ROWS]
@@ -818,19 +817,19 @@ def likely_leaks(codes: Floats, labels: NDArray[np.str_], schema: Schema) -> lis
     n_others = len(y) - np.bincount(y).max()
     if len(schema.columns) < 2 or n_others < _FEWEST_OTHERS:
         return []
-    tree, found = DecisionTreeClassifier(max_leaf_nodes=_LEAVES, random_state=0), []
+    tree, found, half = DecisionTreeClassifier(max_leaf_nodes=_LEAVES, random_state=0), [], len(y) // 2
+
+    def wrong(values: FloatArray, n: int) -> float:
+        """Return the share of wrong predictions for n rows by a tree that was fitted on n others."""
+        predicted = tree.fit(values[:n, None], y[:n]).predict(values[n : 2 * n, None])
+        return float(np.mean(predicted != y[n : 2 * n]))
+
     known = np.where(np.abs(codes[some]) > LARGEST, np.nan, codes[some])
-    most = _TOLERATED * n_others
-    few = y[_FEW : 2 * _FEW]
-    n_few = max(int(np.count_nonzero(few != np.bincount(y).argmax())), _FEWEST_OTHERS)
     for name, values in zip(schema.names, known.T, strict=True):
-        first = tree.fit(values[:_FEW, None], y[:_FEW]).predict(values[_FEW : 2 * _FEW, None]) if len(few) else few
-        if np.count_nonzero(first != few) > n_few / 2:
-            continue  # some rows show that it is no leak
-        n_wrong = int((cross_val_predict(tree, values[:, None], y, cv=KFold(2)) != y).sum())
-        if n_wrong <= most:
+        few = wrong(values, min(_FEW, half)) * len(y) > n_others / 2  # these rows show that it is no leak
+        if not few and (share := wrong(values, half)) * len(y) <= _TOLERATED * n_others:
             found.append(
-                f"column {shown(name)} alone predicts the class of {1 - n_wrong / len(y):.1%} of the rows, which looks "
+                f"column {shown(name)} alone predicts the class of {1 - share:.1%} of the rows, which looks "
                 f"like a leak: if it is known only after the answer, leave it out with --drop {shown(name)}."
             )
     return found
