@@ -85,7 +85,7 @@ class Comparison:
         low, high = found.low, found.high
 
         def amount(value: float) -> str:
-            return f"{write(abs(value))} {'less' if value < 0 else 'more'}"
+            return f"{write(abs(round(value, 12)))} {'less' if value < 0 else 'more'}"
 
         if not differences.any():
             return cls(other, found, "the same", f"On these rows the same as {other}.")

@@ -230,15 +230,11 @@ class CsvContent(TableReader):
         if n_errors:
             self._remark(f"{n_errors:,} cells with a spreadsheet error such as '#DIV/0!' are missing where numbers are")
         self.dayfirst, names, remark = order_of_dates(_texts(table), self.dayfirst)
-        for name in names:
-            dates = column_of_text(table[name], dayfirst=self.dayfirst)
-            moved = _moved_date(table[name], dates, self.dayfirst)
-            if moved is None and not pa.types.is_string(dates.type):
-                table = _replaced(table, name, dates)
-                continue
-            example = "" if moved is None else f", such as {shown(table[name][moved].as_py())}"
-            remark = f"column {shown(name)} holds dates that do not exist{example}, so it is read as text"
         self._remark(remark)
+        for name in names:
+            table = _replaced(table, name, column_of_text(table[name], dayfirst=self.dayfirst))
+            if pa.types.is_string(table[name].type):
+                self._remark(f"column {shown(name)} holds dates that do not exist, so it is read as text")
         return _tidy(table)
 
     @property
@@ -270,10 +266,6 @@ class CsvContent(TableReader):
                     values = column_of_text(batch[name], self.decimal, self.dayfirst, columns[name], self.missing)
                 except pa.ArrowException as error:
                     raise self._explained(error, columns, [name], n_rows) from error
-                moved = _moved_date(batch[name], values, self.dayfirst)
-                if moved is not None:
-                    value = batch[name][moved].as_py()
-                    raise no_such_value(self.name, name, value, columns[name], n_rows + moved + 1)
                 chunk = _replaced(chunk, name, values)
             n_rows += batch.num_rows
             yield chunk, batch.select(list(copied))
@@ -299,7 +291,7 @@ class CsvContent(TableReader):
         options = (
             pacsv.ReadOptions(use_threads=False, block_size=self._block, column_names=names),
             pacsv.ParseOptions(delimiter=self._dialect.delimiter, newlines_in_values=True),
-            _converting(types, self.decimal, self.dayfirst, self.missing, include_columns=list(types)),
+            _converting(types, self.decimal, self.missing, include_columns=list(types)),
         )
         try:
             with pacsv.open_csv(self._rows, *options) as reader:
@@ -450,8 +442,8 @@ def column_of_text(
     >>> column_of_text(pa.array(["1", None, "NA"])).to_pylist()
     [1, None, None]
     """
-    written = pa.table({"x": pc.fill_null(text, "")})
-    column = _inferred(written, decimal, dayfirst, {} if wanted is None else {"x": wanted}, missing).column(0)
+    written = pa.table({"x": pc.fill_null(_iso_dates(text, dayfirst), "")})
+    column = _inferred(written, decimal, {} if wanted is None else {"x": wanted}, missing).column(0)
     if wanted is None and pa.types.is_string(column.type):
         return text
     return column if isinstance(text, pa.ChunkedArray) else column.combine_chunks()
@@ -460,7 +452,6 @@ def column_of_text(
 def _inferred(
     text: pa.Table,
     decimal: str | None,
-    dayfirst: bool | None = None,
     types: Mapping[str, pa.DataType] | None = None,
     missing: Collection[str] | None = None,
 ) -> pa.Table:
@@ -473,30 +464,15 @@ def _inferred(
         pa.BufferReader(file.getvalue()),
         pacsv.ReadOptions(column_names=text.column_names, use_threads=not types, block_size=max(_BLOCK, file.tell())),
         pacsv.ParseOptions(newlines_in_values=True),
-        _converting(types, decimal, dayfirst, missing),
+        _converting(types, decimal, missing),
     )
 
 
 def _converting(
-    types: Mapping[str, pa.DataType] | None,
-    decimal: str | None,
-    dayfirst: bool | None,
-    missing: Collection[str] | None,
-    **more: Any,
+    types: Mapping[str, pa.DataType] | None, decimal: str | None, missing: Collection[str] | None, **more: Any
 ) -> pacsv.ConvertOptions:
-    """Return how Arrow converts text: missing values, the decimal sign, and dates in local notation."""
-    dates = [pacsv.ISO8601]
-    if dayfirst is not None:
-        first, second = ("%d", "%m") if dayfirst else ("%m", "%d")
-        dates += [
-            f"{first}{sign}{second}{sign}{year}{time}"
-            for sign in "./-"
-            for year in ("%y", "%Y")
-            for time in ("", " %H:%M", " %H:%M:%S")
-        ]
-    return pacsv.ConvertOptions(
-        column_types=types, null_values=_nulls(missing), decimal_point=decimal or ".", timestamp_parsers=dates, **more
-    )
+    """Return how Arrow converts text: types, missing values, and the decimal sign."""
+    return pacsv.ConvertOptions(column_types=types, null_values=_nulls(missing), decimal_point=decimal or ".", **more)
 
 
 _MOST_WORDS, _LEAST_NUMBERS, _NUMBER_SHARE = 3, 20, 0.8
@@ -521,10 +497,6 @@ _SURELY_DECIMAL = r"^\s*[-+]?(\d*,(\d|\d\d|\d{4,})|0*,\d+|\d{4,},\d+|\d+,\d+[eE]
 _LOCAL_DATE = r"^\d{1,2}[./-]\d{1,2}[./-]\d{4}( \d{1,2}:\d{2}(:\d{2})?)?$"
 _BEYOND_12 = {True: r"^(1[3-9]|[23]\d)[./-]", False: r"^\d{1,2}[./-](1[3-9]|[23]\d)[./-]"}
 """Dates whose day cannot be a month, by whether the day comes first."""
-
-
-_DAY = {True: r"^\s*(?P<day>\d{1,2})[./-]\d{1,2}[./-]", False: r"^\s*\d{1,2}[./-](?P<day>\d{1,2})[./-]"}
-"""The day of a date, by whether it comes first."""
 
 
 def decimal_of(columns: Mapping[str, Values]) -> tuple[str, str]:
@@ -678,13 +650,18 @@ def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) 
     return dayfirst, list(local), f"{example} are read with the {'day' if dayfirst else 'month'} first"
 
 
-def _moved_date(text: Values, dates: Values, dayfirst: bool | None) -> int | None:
-    """Return the position of a date that does not exist; Arrow reads 31.2.2024 as the 2nd of March."""
-    if dayfirst is None or kind_of_type(dates.type) != "date":
-        return None
-    written = pc.cast(pc.struct_field(pc.extract_regex(text, _DAY[dayfirst]), [0]), pa.int64())
-    position: int = pc.index(pc.not_equal(written, pc.day(dates)), value=True).as_py()
-    return None if position < 0 else position
+def _iso_dates(text: Values, dayfirst: bool | None) -> Values:
+    """Return dates such as 31.2.2024 as 2024-02-31, which Arrow refuses."""
+    if dayfirst is None:
+        return text
+    for written, plain in (
+        (r"^\s*(\d[./-]\d{1,2}[./-]\d{4})", r"0\1"),
+        (r"^\s*(\d\d[./-])(\d[./-]\d{4})", r"\10\2"),
+        (r"^\s*(\d\d)[./-](\d\d)[./-](\d{4})", r"\3-\2-\1" if dayfirst else r"\3-\1-\2"),
+        (r"^(\d{4}-\d\d-\d\d )(\d:)", r"\10\2"),
+    ):
+        text = pc.replace_substring_regex(text, written, plain)
+    return text
 
 
 def _all_match(text: Values, pattern: str) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Self, TypeAlias, cast
+from typing import IO, Any, BinaryIO, Self, TypeAlias
 from zipfile import BadZipFile
 
 import numpy as np
@@ -258,7 +258,7 @@ def _from_start(stream: Any, name: str) -> tuple[bytes, BinaryIO]:
     head = next(blocks)
     if isinstance(stream, io.BufferedReader | io.BytesIO) and stream.seekable():
         stream.seek(-len(head), os.SEEK_CUR)
-        return head, cast(BinaryIO, stream)
+        return head, stream
     return head, stream_of(itertools.chain([head], blocks))
 
 
