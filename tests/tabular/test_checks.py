@@ -10,7 +10,7 @@ import pytest
 from demur import AutoClassifier, Chow, CostMatrix, RejectOption, RiskControl
 from demur.tabular import Evaluation, TableModel, evaluate_table, fit_table
 from demur.tabular.checks import CHECKS, Comparison, ignored_codes
-from demur.tabular.expert_evaluation import ExpertEvaluation
+from demur.tabular.evaluation_figures import ExpertEvaluation
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "checks.md"
 

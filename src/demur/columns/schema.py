@@ -296,9 +296,12 @@ class Schema:
                 columns.append(column)
                 remarks |= {name: words} if words else {}
         if not columns:
-            reasons = "; ".join(f"{shown(name)}: {reason}" for name, reason in list(aside.items())[:4])
-            reasons = f" ({reasons})" if reasons else ""
-            raise TableError(f"no column is left to learn from{reasons}: give at least one that differs between rows")
+            reasons = (
+                "; ".join(f"{shown(name)}: {reason}" for name, reason in list(aside.items())[:4]) or "there is none"
+            )
+            raise TableError(
+                f"no column is left to learn from ({reasons}): give at least one that differs between rows"
+            )
         return cls(tuple(columns), target, aside, remarks)
 
     def notation_with(self, given: Mapping[str, object]) -> ByName:

@@ -14,9 +14,9 @@ from .evaluation import cost_difference as cost_difference
 from .evaluation import evaluate_table as evaluate_table
 from .evaluation_figures import AnswerCounts as AnswerCounts
 from .evaluation_figures import ClassFigures as ClassFigures
+from .evaluation_figures import ExpertEvaluation as ExpertEvaluation
 from .evaluation_figures import ReliabilityBins as ReliabilityBins
 from .expert_columns import ExpertColumns as ExpertColumns
-from .expert_evaluation import ExpertEvaluation as ExpertEvaluation
 from .external_models import fit_answers as fit_answers
 from .external_models import fit_proba as fit_proba
 from .fitting import FitOptions as FitOptions

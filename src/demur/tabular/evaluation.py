@@ -24,6 +24,7 @@ from demur.tabular.checks import Comparison, compared, findings, ignored_codes, 
 from demur.tabular.evaluation_figures import (
     AnswerCounts,
     ClassFigures,
+    ExpertEvaluation,
     GroupFigures,
     GuaranteeCheck,
     ReliabilityBins,
@@ -36,9 +37,9 @@ from demur.tabular.evaluation_figures import (
     mean_of,
     per_hundred,
     percent,
+    right_answers,
     shares_in_words,
 )
-from demur.tabular.expert_evaluation import ExpertEvaluation, right_answers
 from demur.tabular.table_files import LabelledTable, class_texts, label_text
 from demur.tabular.table_model import TableModel, answer_confidence, top_scores
 

@@ -525,10 +525,8 @@ def typical_rows(codes: Floats, categorical: Mask, labels: AnyArray, classes: An
     if len(classes) * codes.shape[1] > _MOST_TYPICAL:
         return None
     found = [np.fmin.reduce(codes), np.fmax.reduce(codes)]
-    order = np.argsort(labels, kind="stable")
-    starts, ends = (np.searchsorted(labels, classes, side, sorter=order) for side in ("left", "right"))
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        own = np.sort(codes[order[start:end]], axis=0)  # NaN comes last
+    for name in classes:
+        own = np.sort(codes[labels == name], axis=0)  # NaN comes last
         middle = np.maximum((~np.isnan(own)).sum(axis=0) - 1, 0) // 2
         found.append(own[middle, np.arange(codes.shape[1])])
         for k in np.flatnonzero(categorical & ~np.isnan(found[-1])):
