@@ -4,7 +4,6 @@ from .calls import Payment as Payment
 from .calls import ServiceColumns as ServiceColumns
 from .calls import evaluate_calls as evaluate_calls
 from .calls import fit_calls as fit_calls
-from .csv_files import TableReader as TableReader
 from .decide_files import Decided as Decided
 from .decide_files import DecideOptions as DecideOptions
 from .decide_files import decide_file as decide_file
@@ -35,6 +34,7 @@ from .review_queue import reviewed_rows as reviewed_rows
 from .review_queue import rows_to_review as rows_to_review
 from .review_queue import savings as savings
 from .table_files import LabelledTable as LabelledTable
+from .table_files import TableReader as TableReader
 from .table_files import check_classes as check_classes
 from .table_files import open_table as open_table
 from .table_files import read_labelled as read_labelled

@@ -7,27 +7,22 @@ import itertools
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from demur.array_types import ByName
-from demur.columns.frames import TableError, TableWarning, Values, check_columns, check_names, listed, shown
+from demur.columns.frames import TableError, TableWarning, Values, check_names, listed, shown
 from demur.columns.schema import kind_of_type, no_such_value
-from demur.tabular.array_files import StoredRows
 
 _Piece: TypeAlias = pa.Table | pa.RecordBatch
 
 Numbers: TypeAlias = tuple[str, str, str, str]
 """How a column writes numbers: what comes before, the thousands separator, the decimal sign, and the unit after."""
-
-_AT_ONCE = 1 << 23
-"""Largest number of cells in a chunk."""
 
 _HEAD = 1 << 22  # the header must end within these bytes
 _BLOCK = 1 << 21  # Arrow reads 32 blocks ahead, so this bounds the memory; a row must fit into one block
@@ -39,98 +34,12 @@ _SPELLINGS = (
 )
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _BAD_VALUE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to [^:]*: [^']*'(.*)'", re.DOTALL)
-_CODES = {True: r"^\s*[-+]?0[0-9xX]", False: r"^\s*[-+]?\d{19,}\s*$"}
-"""Codes that Arrow reads as numbers: 007 and 0x1F as integers (True), and more digits than those have as fractions."""
+_CODES = {True: (pc.any, r"^\s*[-+]?0[0-9xX]"), False: (pc.all, r"^\s*\d{16,}\s*$")}
+"""Codes that Arrow reads as numbers: some like 007 and 0x1F as integers (True); only long ones as rounded fractions."""
 _GUARDED = r"^'([=+\-@])"  # what TableWriter(spreadsheet_safe=True) writes
 
 
-class TableReader:
-    """An open table that can be read once, whole or in chunks. Use it as a context manager.
-
-    Made by :func:`open_table`.
-
-    Attributes
-    ----------
-    name : str
-        The name of the file in messages.
-    columns : dict of str to pyarrow.DataType or None
-        The columns in order with their types; None in a CSV file, whose types depend on the rows.
-    delimiter : str or None
-        The delimiter of a CSV file.
-    matrix : StoredRows or None
-        The columns 0, 1, 2, ... of a NumPy file, as they are stored.
-    opened : ExitStack or None
-        The file to close.
-    """
-
-    name: str
-    columns: dict[str, pa.DataType | None]
-    delimiter: str | None = None
-    matrix: StoredRows | None = None
-    opened: ExitStack | None = None
-
-    @property
-    def notation(self) -> ByName:
-        """How a CSV file writes numbers and dates, as :attr:`Schema.notation` keeps it."""
-        return {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.opened is not None:
-            self.opened.close()
-
-    def read(self, labels: Collection[str] = ()) -> pa.Table:
-        """Return the whole table, with types that fit all rows; no word in columns of labels is a missing number."""
-        table = self._read(labels)
-        if not table.num_rows:
-            raise self._no_rows()
-        return table
-
-    def read_others(self) -> pa.Table:
-        """Return the columns that are not in :attr:`matrix`, whose names are numbers."""
-        types = {name: kind for name, kind in self.columns.items() if not name.isdigit()}
-        return pa.Table.from_batches(list(self.chunks(types))) if types else pa.table({})
-
-    def chunks(self, columns: Mapping[str, pa.DataType], rows: int = 65_536) -> Iterator[pa.RecordBatch]:
-        """Return the table in chunks, in bounded memory.
-
-        Parameters
-        ----------
-        columns : dict of str to pyarrow.DataType
-            The columns to read, and the type of each.
-        rows : int, default 65536
-            The largest number of rows in a chunk.
-
-        Yields
-        ------
-        pyarrow.RecordBatch
-            With the columns in the order of ``columns``.
-        """
-        return (chunk for chunk, _ in self.chunks_and_copies(columns, (), rows))
-
-    def chunks_and_copies(
-        self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int = 65_536
-    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """Return chunks as :meth:`chunks` does, each with unchanged copies of some columns.
-
-        A copy has the type that it has in the file; in a CSV file it is the text of the cells.
-        """
-        check_columns((*columns, *copied), self.columns, self.name)
-        empty, rows = True, max(1, min(rows, _AT_ONCE // max(1, len(columns))))
-        for batch, copies in self._chunks(columns, copied, rows):
-            for start in range(0, batch.num_rows, rows):
-                empty = False
-                yield batch.slice(start, rows), copies.slice(start, rows)
-        if empty:
-            raise self._no_rows()
-
-    def _no_rows(self) -> TableError:
-        return TableError(f"{self.name} has columns but no rows: give at least one row")
-
-
-class CsvContent(TableReader):
+class CsvContent:
     """The rows of a text file with a header, which can be read once.
 
     Parameters
@@ -150,6 +59,8 @@ class CsvContent(TableReader):
     missing : collection of str, optional
         Words for a missing number, such as "unknown", beside the usual ones. They are detected in the same way.
     """
+
+    matrix = None
 
     def __init__(
         self,
@@ -176,10 +87,10 @@ class CsvContent(TableReader):
         self._block = max(_BLOCK, _ROW_ROOM * size)
         rows = stream_of(itertools.chain([head[size:]], iter(partial(text.read, self._block), b""), [end]))
         self._rows = _Blocks(_pieces(rows, self._block))
-        self.columns = dict.fromkeys(names)
+        self.columns: dict[str, pa.DataType | None] = dict.fromkeys(names)
         self.decimal, self.dayfirst, self.numbers, self.missing = decimal, dayfirst, numbers, missing
 
-    def _read(self, labels: Collection[str]) -> pa.Table:
+    def read(self, labels: Collection[str]) -> pa.Table:
         """Return all rows, with types that fit them; in columns of labels every word means something."""
         text = pa.Table.from_batches(self._batches(dict.fromkeys(self.columns, pa.string())))
         table, given = _inferred(text, self.decimal), self.decimal
@@ -202,9 +113,13 @@ class CsvContent(TableReader):
                 table = _inferred(text, ",", missing=self.missing)
             self._remark(remark)
         for name in (name for name, kind in kinds.items() if kind_of_type(kind) == "number"):
-            codes = text[name].filter(pc.match_substring_regex(text[name], _CODES[pa.types.is_integer(kinds[name])]))
-            if len(codes):
-                example = shown(codes[0].as_py().strip())
+            cells, (enough, pattern) = (
+                text[name].filter(pc.is_valid(table[name])),
+                _CODES[pa.types.is_integer(kinds[name])],
+            )
+            found = pc.match_substring_regex(cells, pattern)
+            if enough(found).as_py():
+                example = shown(cells.filter(found)[0].as_py().strip())
                 self._remark(f"column {shown(name)} holds codes such as {example}, so it is read as text")
                 table = _replaced(table, name, text[name])
         if self.numbers is None:
@@ -230,11 +145,11 @@ class CsvContent(TableReader):
         if n_errors:
             self._remark(f"{n_errors:,} cells with a spreadsheet error such as '#DIV/0!' are missing where numbers are")
         self.dayfirst, names, remark = order_of_dates(_texts(table), self.dayfirst)
-        self._remark(remark)
         for name in names:
             table = _replaced(table, name, column_of_text(table[name], dayfirst=self.dayfirst))
             if pa.types.is_string(table[name].type):
-                self._remark(f"column {shown(name)} holds dates that do not exist, so it is read as text")
+                remark = f"column {shown(name)} holds dates that do not exist, so it is read as text"
+        self._remark(remark)
         return _tidy(table)
 
     @property
@@ -246,9 +161,10 @@ class CsvContent(TableReader):
         if remark:
             warnings.warn(f"{self.name}: {remark}", TableWarning, stacklevel=2)
 
-    def _chunks(
+    def chunks(
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Return record batches with the columns as the types, each with the text of the copied columns."""
         local = [
             name for name, wanted in columns.items() if self.dayfirst is not None and kind_of_type(wanted) == "date"
         ]
@@ -265,7 +181,7 @@ class CsvContent(TableReader):
                 try:
                     values = column_of_text(batch[name], self.decimal, self.dayfirst, columns[name], self.missing)
                 except pa.ArrowException as error:
-                    raise self._explained(error, columns, [name], n_rows) from error
+                    raise self._explained(error, columns, [name], n_rows, batch[name]) from error
                 chunk = _replaced(chunk, name, values)
             n_rows += batch.num_rows
             yield chunk, batch.select(list(copied))
@@ -309,7 +225,12 @@ class CsvContent(TableReader):
         yield held.slice(0, held.num_rows - 1)
 
     def _explained(
-        self, error: Exception, types: Mapping[str, pa.DataType], names: list[str], n_before: int = 0
+        self,
+        error: Exception,
+        types: Mapping[str, pa.DataType],
+        names: list[str],
+        n_before: int = 0,
+        cells: Values | None = None,
     ) -> TableError:
         message = str(error)
         if ragged := _RAGGED.search(message):
@@ -320,9 +241,10 @@ class CsvContent(TableReader):
                 advice = "remove the lines above the header"
             return TableError(f"{self.name}: row {row:,} has {fields} and the header {expected:,}: {advice}")
         if bad := _BAD_VALUE.search(message):
-            column, value = names[int(bad.group(1))], bad.group(3)
-            row_number = n_before + int(bad.group(2)) if bad.group(2) else None
-            return no_such_value(self.name, column, value, types[column], row_number, self._advice(value))
+            column, line = names[int(bad.group(1))], int(bad.group(2)) if bad.group(2) else None
+            value = bad.group(3) if cells is None or line is None else cells[line - 1].as_py()
+            place = None if line is None else n_before + line
+            return no_such_value(self.name, column, value, types[column], place, self._advice(value))
         if "straddling" in message or "Empty CSV file" in message:  # the latter if it is the first row
             problem = f"{self.name} has a row of more than {self._block >> 20} MB, or an open quotation mark"
             return TableError(f"{problem}: close it, or leave the long column out")

@@ -436,8 +436,10 @@ class Evaluation:
         for row, shown in zip(chosen.tolist(), columns, strict=True):
             number = row + 1 if self.row_numbers is None else self.row_numbers[row]
             true, answer = names[self.true[row]], names[self.decision.label[row]]
-            second = (None, None) if self.top is None else (names[int(self.top[row, 1])], float(self.top[row, 2]))
-            cases.append(Case(str(number), true, answer, float(self.answer_confidence[row]), *second, shown))
+            second, proba = (
+                (None, None) if self.top is None else (names[int(self.top[row, 1])], float(self.top[row, 2]))
+            )
+            cases.append(Case(str(number), true, answer, float(self.answer_confidence[row]), second, proba, shown))
         return cases
 
     def headline(self) -> str:

@@ -386,11 +386,11 @@ def page_environment(package: str, *, needed_by: str, extra: str) -> "Environmen
         For the error if Jinja2 is missing: the feature that needs it, and the extra to install.
     """
     try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError:
         raise MissingExtraError(f"{needed_by} needs Jinja2: pip install demur[{extra}].") from None
     environment = Environment(
-        loader=PackageLoader(package, "page"),
+        loader=FunctionLoader(lambda name: asset(package, name)),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, Ints, Objects
+from demur.array_types import AnyArray, ByName, Ints, Objects
 from demur.columns.frames import (
     TableError,
     TableWarning,
@@ -37,7 +37,7 @@ from demur.columns.frames import (
 from demur.columns.schema import Schema, as_type, kind_of_type
 from demur.errors import MissingExtraError
 from demur.tabular.array_files import StoredRows, array_table, arrays_of
-from demur.tabular.csv_files import CsvContent, TableReader, column_of_text, stream_of
+from demur.tabular.csv_files import CsvContent, column_of_text, stream_of
 
 Source: TypeAlias = str | os.PathLike[str] | IO[bytes]
 """A path, ``"-"`` for standard input, or a binary stream."""
@@ -45,6 +45,7 @@ Source: TypeAlias = str | os.PathLike[str] | IO[bytes]
 _Batches: TypeAlias = Callable[[list[str], int], Iterator[pa.RecordBatch]]
 
 _HEAD = 1 << 16
+_AT_ONCE = 1 << 23  # the largest number of cells in a chunk
 _NAME = 512  # within these bytes, a zip archive has the name of its first file
 
 
@@ -70,7 +71,91 @@ def _explained(name: str, what: str) -> Iterator[None]:
         raise TableError(f"{problem}: write it again if it is truncated, damaged or too large") from error
 
 
-class ArrowContent(TableReader):
+class TableReader:
+    """An open table that can be read once, whole or in chunks. Use it as a context manager.
+
+    Parameters
+    ----------
+    content : CsvContent or ArrowContent
+        Its name, columns and rows.
+    close : callable
+        Closes the file.
+
+    Attributes
+    ----------
+    columns : dict of str to pyarrow.DataType or None
+        The columns in order with their types; None in a CSV file, whose types depend on the rows.
+    delimiter : str or None
+        The delimiter of a CSV file.
+    matrix : StoredRows or None
+        The columns 0, 1, 2, ... of a NumPy file, as they are stored.
+    """
+
+    def __init__(self, content: "CsvContent | ArrowContent", close: Callable[[], None] = lambda: None) -> None:
+        self.name, self.columns, self._content, self._close = content.name, content.columns, content, close
+        self.delimiter, self.matrix = content.delimiter, content.matrix
+
+    @property
+    def notation(self) -> ByName:
+        """How a CSV file writes numbers and dates, as :attr:`Schema.notation` keeps it."""
+        return self._content.notation
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def read(self, labels: Collection[str] = ()) -> pa.Table:
+        """Return the whole table, with types that fit all rows; no word in columns of labels is a missing number."""
+        table = self._content.read(labels)
+        if not table.num_rows:
+            raise self._no_rows()
+        return table
+
+    def read_others(self) -> pa.Table:
+        """Return the columns that are not in :attr:`matrix`, whose names are numbers."""
+        types = {name: kind for name, kind in self.columns.items() if not name.isdigit()}
+        return pa.Table.from_batches(list(self.chunks(types))) if types else pa.table({})
+
+    def chunks(self, columns: Mapping[str, pa.DataType], rows: int = 65_536) -> Iterator[pa.RecordBatch]:
+        """Return the table in chunks, in bounded memory.
+
+        Parameters
+        ----------
+        columns : dict of str to pyarrow.DataType
+            The columns to read, and the type of each.
+        rows : int, default 65536
+            The largest number of rows in a chunk.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            With the columns in the order of ``columns``.
+        """
+        return (chunk for chunk, _ in self.chunks_and_copies(columns, (), rows))
+
+    def chunks_and_copies(
+        self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int = 65_536
+    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Return chunks as :meth:`chunks` does, each with unchanged copies of some columns.
+
+        A copy has the type that it has in the file; in a CSV file it is the text of the cells.
+        """
+        check_columns((*columns, *copied), self.columns, self.name)
+        empty, rows = True, max(1, min(rows, _AT_ONCE // max(1, len(columns))))
+        for batch, copies in self._content.chunks(columns, copied, rows):
+            for start in range(0, batch.num_rows, rows):
+                empty = False
+                yield batch.slice(start, rows), copies.slice(start, rows)
+        if empty:
+            raise self._no_rows()
+
+    def _no_rows(self) -> TableError:
+        return TableError(f"{self.name} has columns but no rows: give at least one row")
+
+
+class ArrowContent:
     """The rows of a table in a format with types.
 
     Parameters
@@ -84,6 +169,8 @@ class ArrowContent(TableReader):
         The columns 0, 1, 2, ... as they are stored in a NumPy file.
     """
 
+    delimiter = None
+
     def __init__(self, name: str, schema: pa.Schema, batches: _Batches, matrix: StoredRows | None = None) -> None:
         check_names(tuple(schema.names), name)
         for field in schema:
@@ -91,10 +178,12 @@ class ArrowContent(TableReader):
         empty = schema.empty_table()
         self._stored = {name: plain_table(empty.select([name])).column_names for name in schema.names}
         self._schema = plain_table(empty).schema
-        self.columns = {field.name: field.type for field in self._schema}
+        self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in self._schema}
         self.name, self._batches, self.matrix = name, batches, matrix
+        self.notation: ByName = {}
 
-    def _read(self, _: Collection[str]) -> pa.Table:
+    def read(self, _: Collection[str] = ()) -> pa.Table:
+        """Return all rows."""
         with _explained(self.name, "table"):
             return pa.Table.from_batches(self._validated(self._schema.names, 1 << 20), self._schema)
 
@@ -106,9 +195,10 @@ class ArrowContent(TableReader):
             chosen.validate(full=True)
             yield plain_table(chosen).select(names)
 
-    def _chunks(
+    def chunks(
         self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Return record batches with the columns as the types, each with the copied columns as they are."""
         with _explained(self.name, "table"):
             for batch in self._validated(list(dict.fromkeys((*columns, *copied))), rows):
                 arrays = [as_type(batch.column(name), wanted, name, self.name) for name, wanted in columns.items()]
@@ -149,7 +239,7 @@ def _arrays(stream: BinaryIO, name: str) -> ArrowContent:
 def _json_lines(stream: BinaryIO, name: str) -> ArrowContent:
     import pyarrow.json as pajson
 
-    table = pajson.read_json(stream, pajson.ReadOptions(block_size=1 << 23))
+    table = pajson.read_json(stream, pajson.ReadOptions(block_size=_AT_ONCE))
     return ArrowContent(name, table.schema, lambda names, rows: iter(table.select(names).to_batches(rows)))
 
 
@@ -320,17 +410,17 @@ def open_table(source: Source, *, delimiter: str | None = None, **notation: Any)
     (['size', 'kind'], {'size': [1.5]})
     """
     if isinstance(source, str | os.PathLike) and source != "-" and Path(source).is_dir():
-        return _parquet_folder(Path(source))
+        return TableReader(_parquet_folder(Path(source)))
     name, raw = source_name(source), open_raw(source)
     with ExitStack() as stack:
         if isinstance(source, str | os.PathLike) and source != "-":
             stack.callback(raw.close)
-        reader = _content(raw, name, delimiter, notation)
-        reader.opened = stack.pop_all()
-    return reader
+        return TableReader(_content(raw, name, delimiter, notation), stack.pop_all().close)
 
 
-def _content(raw: IO[bytes], name: str, delimiter: str | None, notation: Mapping[str, Any]) -> TableReader:
+def _content(
+    raw: IO[bytes], name: str, delimiter: str | None, notation: Mapping[str, Any]
+) -> CsvContent | ArrowContent:
     """Decompress a stream and find its format."""
     head, stream = _from_start(raw, name)
     for mark, codec in _COMPRESSIONS.items():
