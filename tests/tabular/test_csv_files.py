@@ -295,3 +295,9 @@ def test_the_order_is_never_guessed_wrong(dates, dayfirst):
     assert order in (dayfirst, None)
     assert (order is None) == all(date.day <= 12 for date in dates)
     assert remark
+
+
+def test_a_date_without_its_time_zone_is_named_in_the_message():
+    rows = io.BytesIO(b"d;n\n2024-01-01T10:00:00;1\n")
+    with pytest.raises(TableError, match=r"holds '2024-01-01T10:00:00', which is not a date with a time zone"):
+        list(open_chunks(rows, columns={"d": pa.timestamp("us", "UTC")}))

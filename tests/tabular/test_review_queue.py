@@ -88,3 +88,15 @@ def test_a_file_gets_exactly_the_rows_of_the_budget(rows, model, tmp_path, name,
     choice = found["first_choice"].to_pylist()
     expected = [None if no else one for no, one in zip(found["rejected"].to_pylist(), choice, strict=True)]
     assert found["prediction"].to_pylist() == expected
+
+
+def test_rows_out_of_scope_are_worth_a_review():
+    """The saving follows the decision, also where it is declined because it may belong to no class."""
+    rng = np.random.default_rng(0)
+    y = np.array(["a", "b", "none"])[rng.integers(3, size=600)]
+    x = np.where(y == "a", 0.0, np.where(y == "b", 10.0, rng.uniform(20, 40, size=600)))
+    table = pyarrow.table({"x": x + rng.normal(size=600), "y": y})
+    found = fit_table(table, "y", model="lr", out_of_scope="none")
+    saves, decision = savings(found, table), found.decide(table)
+    assert decision.reject[y == "none"].mean() > 0.5
+    assert (saves > 0).tolist() == decision.reject.tolist()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from demur.columns import TableError, TableWarning
-from demur.tabular import decide_file, fit_file, open_table, read_table
+from demur.tabular import decide_file, fit_answers, fit_file, open_table, read_table
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -182,3 +182,15 @@ def test_long_codes_are_text_because_numbers_would_round_them():
     codes = ["12345678901234567890", "12345678901234567891"]
     with pytest.warns(TableWarning, match="holds codes such as '12345678901234567890'"):
         assert read("x;y\n" + "".join(f"{code};a\n" for code in codes))[0]["x"].to_pylist() == codes
+
+
+@pytest.mark.filterwarnings("ignore::demur.columns.TableWarning")
+def test_labels_and_answers_with_a_unit_stay_as_they_are_written():
+    rows = "".join(f"{k % 50},{'250 ml' if k % 50 < 25 else '500 ml'},{40 + k % 50} %\n" for k in range(200))
+    fitted = fit_file(io.BytesIO(b"size,bottle,sure\n" + rows.encode()), "bottle", model="lr", drop=["sure"])
+    new = pa.table({"size": [3.0, 47.0]})
+    assert fitted.model.answers(new)["prediction"].to_pylist() == ["250 ml", "500 ml"]
+    said = "".join(f"{k % 2}0 %,{k % 2 if k % 9 else 1}0 %,{40 + k % 50} %\n" for k in range(200))
+    told = fit_answers(io.BytesIO(b"y,says,sure\n" + said.encode()), "y", answer="says", confidence="sure")
+    assert told.model.classes.tolist() == ["00 %", "10 %"]
+    assert told.model.answers(pa.table({"says": ["00 %"], "sure": [80.0]}))["first_choice"].to_pylist() == ["00 %"]

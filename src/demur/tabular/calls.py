@@ -196,8 +196,10 @@ def fit_calls(
     started = time.perf_counter()
     if (mistake is None) == (budget is None):
         raise InputError("give either mistake (--mistake), the cost of a mistake, or budget, the mean to spend.")
-    file = TrainingFile.read(path, target, FitOptions(**options))
-    data, columns = file.data, {name: ServiceColumns(*one) for name, one in services.items()}
+    columns = {name: ServiceColumns(*one) for name, one in services.items()}
+    answers = [one.answer for one in columns.values()]
+    file = TrainingFile.read(path, target, FitOptions(**options), answers=answers)
+    data = file.data
     schema = _schema(file, columns)
     train, held_out = file.split(schema, data.classes)
     own = data.take(train)

@@ -33,7 +33,9 @@ _SPELLINGS = (
     *_SHEET_ERRORS,
 )
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
-_BAD_VALUE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to [^:]*: [^']*'(.*)'", re.DOTALL)
+_BAD_VALUE = re.compile(
+    r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to [^:]*: [^']*'(.*?)'(?:\. If.*)?$", re.S
+)
 _CODES = {True: (pc.any, r"^\s*[-+]?0[0-9xX]"), False: (pc.all, r"^\s*\d{16,}\s*$")}
 """Codes that Arrow reads as numbers: some like 007 and 0x1F as integers (True); only long ones as rounded fractions."""
 _GUARDED = r"^'([=+\-@])"  # what TableWriter(spreadsheet_safe=True) writes
@@ -91,7 +93,7 @@ class CsvContent:
         self.decimal, self.dayfirst, self.numbers, self.missing = decimal, dayfirst, numbers, missing
 
     def read(self, labels: Collection[str]) -> pa.Table:
-        """Return all rows, with types that fit them; in columns of labels every word means something."""
+        """Return all rows, with types that fit them; the columns of labels stay as they are written."""
         text = pa.Table.from_batches(self._batches(dict.fromkeys(self.columns, pa.string())))
         table, given = _inferred(text, self.decimal), self.decimal
         words: dict[str, list[str]] = {}
@@ -125,6 +127,8 @@ class CsvContent:
         if self.numbers is None:
             self.numbers = {}
             for name, values in _texts(table, self.missing).items():
+                if name in labels:
+                    continue
                 notation, remark = notation_of(values, name, self.decimal if self.decimal == "," else given, given)
                 self._remark(remark)
                 self.numbers |= {} if notation is None else {name: notation}
@@ -144,13 +148,17 @@ class CsvContent:
         n_errors = sum(pc.sum(pc.is_in(column, errors), min_count=0).as_py() for column in text.columns)
         if n_errors:
             self._remark(f"{n_errors:,} cells with a spreadsheet error such as '#DIV/0!' are missing where numbers are")
+        return _tidy(self._with_dates(table))
+
+    def _with_dates(self, table: pa.Table) -> pa.Table:
+        """Return a table with the columns of dates in local notation read as dates."""
         self.dayfirst, names, remark = order_of_dates(_texts(table), self.dayfirst)
         for name in names:
             table = _replaced(table, name, column_of_text(table[name], dayfirst=self.dayfirst))
             if pa.types.is_string(table[name].type):
                 remark = f"column {shown(name)} holds dates that do not exist, so it is read as text"
         self._remark(remark)
-        return _tidy(table)
+        return table
 
     @property
     def notation(self) -> ByName:

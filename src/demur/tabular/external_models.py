@@ -314,8 +314,9 @@ def fit_answers(
     """
     from demur.estimators import AnswerClassifier
 
-    file = TrainingFile.read(path, target, FitOptions(**options))
-    data, named = file.data, [answer] if isinstance(answer, str) else [*answer]
+    named = [answer] if isinstance(answer, str) else [*answer]
+    file = TrainingFile.read(path, target, FitOptions(**options), answers=named)
+    data = file.data
     samples = _columns_named(named, data, {target, confidence, *file.spec.roles})
     columns = [*samples, *_columns_named([] if confidence is None else [confidence], data, {target, *samples})]
     texts = np.concatenate([class_texts(data.rows[name]) for name in samples])

@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import filter as filter_names
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -237,8 +238,13 @@ class TrainingFile:
     matrix: StoredRows | None = None
 
     @classmethod
-    def read(cls, path: Source, target: str, spec: FitOptions, *, outputs: bool = False) -> "TrainingFile":
-        """Read a file, after its header was checked against the options; ``outputs`` are left in a NumPy file."""
+    def read(
+        cls, path: Source, target: str, spec: FitOptions, *, outputs: bool = False, answers: Collection[str] = ()
+    ) -> "TrainingFile":
+        """Read a file, after its header was checked against the options.
+
+        ``outputs`` are left in a NumPy file; ``answers`` are names and patterns of columns with classes.
+        """
         notation: ByName = {"decimal": spec.decimal, "dayfirst": spec.dayfirst}
         notation |= {} if spec.units else {"numbers": {}, "missing": ()}
         with open_table(path, delimiter=spec.delimiter, **notation) as reader:
@@ -256,11 +262,12 @@ class TrainingFile:
                 raise TableError(f"column {shown(target)} cannot be the target: {spec.roles[target]}")
             check_model(spec.model)
             matrix = reader.matrix if outputs else None
-            table = reader.read({target, *spec.roles, *spec.text}) if matrix is None else reader.read_others()
+            labels = {target, *spec.roles, *spec.text}.union(*(filter_names(reader.columns, one) for one in answers))
+            table = reader.read(labels) if matrix is None else reader.read_others()
             notation = reader.notation
         if spec.labels is not None:
-            labels = read_labels(spec.labels, target, table.num_rows if matrix is None else len(matrix))
-            table = pa.table({name: one[name] for one in (table, labels) for name in one.column_names})
+            given = read_labels(spec.labels, target, table.num_rows if matrix is None else len(matrix))
+            table = pa.table({name: one[name] for one in (table, given) for name in one.column_names})
         data = LabelledTable.of(table, target, source_name(path))
         return cls(data, spec, notation, None if matrix is None else replace(matrix, rows=data.numbers))
 

@@ -107,7 +107,7 @@ class TableReader:
         self._close()
 
     def read(self, labels: Collection[str] = ()) -> pa.Table:
-        """Return the whole table, with types that fit all rows; no word in columns of labels is a missing number."""
+        """Return the whole table, with types that fit all rows; text in columns of labels is no number with a unit."""
         table = self._content.read(labels)
         if not table.num_rows:
             raise self._no_rows()
@@ -483,7 +483,7 @@ def read_labels(source: Source, target: str, n_rows: int) -> pa.Table:
     >>> read_labels(io.BytesIO(b"y\ncat\ndog\n"), "pet", 2).to_pydict()
     {'pet': ['cat', 'dog']}
     """
-    table, name = read_table(source), source_name(source)
+    table, name = read_table(source, numbers={}, missing=()), source_name(source)
     if table.num_columns == 1:
         table = table.rename_columns([target])
     check_columns([target], table.column_names, name, " with the labels (or give --labels)")
@@ -543,9 +543,7 @@ def read_labelled(
         if labels is None:
             check_columns([target], reader.columns, reader.name, " with the labels (or give --labels)")
         types = {name: type_ or pa.string() for name, type_ in reader.columns.items()} | schema.arrow_types()
-        numbered = target in reader.notation.get("numbers", ())
-        types |= {target: pa.float64()} if numbered else {}
-        typed = numbered or labels is not None or reader.columns[target] is not None
+        typed = labels is not None or reader.columns[target] is not None
         table = pa.Table.from_batches(list(reader.chunks(types)))
     if labels is not None:
         given = read_labels(labels, target, table.num_rows)
