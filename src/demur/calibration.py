@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
-from demur.array_types import Estimator, FloatArray, Floats
+from demur.array_types import FloatArray, Floats
 from demur.errors import InputError
 from demur.rules import as_floats, check_classes, check_proba, check_rows, check_weights, library_of, same_state
 
@@ -20,11 +20,8 @@ __all__ = ["OneVsRestCalibration", "TemperatureScaling", "best_calibration"]
 _WIDEST = float(np.log(1e3))
 """The search for a temperature covers a factor of 1,000 on both sides of the typical range of a row's logits."""
 
-_MOST_SEARCHED, _FEWEST_SEARCHED = 1 << 18, 100
-"""Numbers, and rows at least, that the search for a temperature looks at."""
-
-_IN_CACHE = 1 << 16
-"""Numbers that are processed at a time, so that they stay in the processor's cache."""
+_MOST_NUMBERS = 1 << 21
+"""Numbers that a temperature is fitted on: with 2,000 rows, its error raises the mean log loss by about 0.0003."""
 
 _ROWS_FOR_ISOTONIC = 200
 """With fewer rows of a class, isotonic calibration was worse than a temperature on most data that were tried."""
@@ -123,12 +120,18 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
                 "the scores before the softmax."
             )
         columns, weights = check_classes(y, values.shape), check_weights(sample_weight, len(values))
-        logits = self._logits(values)
-        self.fitted_temperature_ = self.temperature or _best_temperature(logits, columns, weights)
+        counted = np.flatnonzero(weights)
+        most = _MOST_NUMBERS // values.shape[1] + 1
+        if len(counted) > most:
+            counted = np.sort(np.random.RandomState(0).choice(counted, most, replace=False))
+        logits, columns, weights = self._logits(values[counted]), columns[counted], weights[counted]
+        # Weights that sum to less than the number of rows are not counts.
+        total = max(float(weights.sum()), float(len(counted)))
+        self.fitted_temperature_ = self.temperature or _best_temperature(logits, columns, weights, total)
         if self.biases:
             fixed = self.temperature is not None
             self.fitted_temperature_, self.biases_ = _with_biases(
-                self.fitted_temperature_, fixed, logits, columns, weights
+                self.fitted_temperature_, fixed, logits, columns, weights, total
             )
         return self
 
@@ -170,13 +173,13 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
 
 
 class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Calibrate each class's probability by itself with a scikit-learn model, then divide by the sum.
+    """Calibrate each class's probability by itself with a curve, then divide by the sum.
 
     Parameters
     ----------
-    model : {"isotonic", "sigmoid"} or a scikit-learn regressor or classifier
-        "isotonic" is a non-decreasing step function, "sigmoid" a logistic curve of the log odds (Platt 1999). A
-        regressor is fitted to 0 and 1 as a function of the probability, a classifier as a function of the log odds.
+    model : {"isotonic", "sigmoid"}
+        "isotonic" is a non-decreasing step function of the probability, "sigmoid" a logistic curve of its log odds
+        (Platt 1999).
 
     Attributes
     ----------
@@ -194,7 +197,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
     True
     """
 
-    def __init__(self, model: Estimator = "isotonic") -> None:
+    def __init__(self, model: str = "isotonic") -> None:
         self.model = model
 
     def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -207,10 +210,12 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
             Column numbers.
         sample_weight : array of shape (n,), optional
         """
+        if self.model not in ("isotonic", "sigmoid"):
+            raise InputError(f"model must be 'isotonic' or 'sigmoid', got {self.model!r}.")
         values = check_rows(proba).astype(np.float64, copy=False)
         labels, weight = check_classes(y, values.shape), check_weights(sample_weight, len(values))
         rarest = int(np.bincount(labels, minlength=values.shape[1]).min())
-        if isinstance(self.model, str) and self.model == "isotonic" and rarest < _ROWS_FOR_ISOTONIC:
+        if self.model == "isotonic" and rarest < _ROWS_FOR_ISOTONIC:
             warnings.warn(
                 f"isotonic calibration overfits where a class has fewer than {_ROWS_FOR_ISOTONIC} rows, and the rarest "
                 f'has {rarest}: use "auto" or "sigmoid", or give more rows.',
@@ -238,25 +243,18 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
     def _fit_one(self, column: Floats, target: Floats, weight: Floats) -> Any:
         if target.min() == target.max():
             return float(target[0])
-        if isinstance(self.model, str) and self.model not in ("isotonic", "sigmoid"):
-            raise InputError(f"model must be 'isotonic', 'sigmoid' or a scikit-learn model, got {self.model!r}.")
-        known = {"isotonic": IsotonicRegression(out_of_bounds="clip"), "sigmoid": LogisticRegression(C=1e6)}
-        model = known[self.model] if isinstance(self.model, str) else clone(self.model)
-        weights = {"sample_weight": weight} if has_fit_parameter(model, "sample_weight") else {}
-        return model.fit(_input(model, column), target, **weights)
+        if self.model == "sigmoid":
+            return LogisticRegression(C=1e6).fit(_log_odds(column), target, weight)
+        return IsotonicRegression(out_of_bounds="clip").fit(column, target, weight)
 
-    def _predict_one(self, model: Estimator, column: Floats) -> Floats:
+    def _predict_one(self, model: Any, column: Floats) -> Floats:
         if isinstance(model, float):
             return np.full_like(column, model)
-        inputs = _input(model, column)
-        return np.asarray(
-            model.predict_proba(inputs)[:, 1] if hasattr(model, "predict_proba") else model.predict(inputs)
-        )
+        found = model.predict_proba(_log_odds(column))[:, 1] if self.model == "sigmoid" else model.predict(column)
+        return np.asarray(found)
 
 
-def _input(model: Estimator, column: Floats) -> Floats:
-    if not hasattr(model, "predict_proba"):
-        return column.reshape(-1, 1)
+def _log_odds(column: Floats) -> Floats:
     clipped = np.clip(column, CURVE_END, 1 - CURVE_END)
     return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1))
 
@@ -343,31 +341,13 @@ def softmax_at(logits: FloatArray, temperature: float, biases: Floats | None = N
     return np.moveaxis(by_class, 0, -1)
 
 
-def _best_temperature(logs: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats) -> float:
-    """Search on some of the rows if there are many, then improve the result on all of them by Newton's method."""
-    counted = np.flatnonzero(weights)
-    # Weights that sum to less than the number of rows are not counts.
-    total = max(float(weights.sum()), float(len(counted)))
-    most = max(_MOST_SEARCHED // logs.shape[1], _FEWEST_SEARCHED)
-    if len(counted) > most:
-        some = np.sort(np.random.default_rng(0).choice(counted, most, replace=False))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the other rows may have errors
-            first = _search(logs[some], columns[some], weights[some], total)
-        log_temperature = first
-        for _ in range(10):
-            slope, curvature = _slope_and_curvature(log_temperature, logs, columns, weights, total)
-            step = slope / curvature if curvature > 0 else np.inf
-            log_temperature -= step
-            if abs(log_temperature - first) > 1:
-                break  # the rows of the search say little about the others
-            if abs(step) < 3e-4:  # the error that is left is about its square
-                return float(np.exp(log_temperature))
-    return float(np.exp(_search(logs, columns, weights, total)))
-
-
 def _with_biases(
-    temperature: float, fixed: bool, logits: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats
+    temperature: float,
+    fixed: bool,
+    logits: FloatArray,
+    columns: NDArray[np.integer[Any]],
+    weights: Floats,
+    total: float,
 ) -> tuple[float, Floats]:
     """Return the temperature, unless it is fixed, and the class biases of least log loss with a penalty.
 
@@ -375,8 +355,7 @@ def _with_biases(
     """
     from scipy.optimize import minimize  # it takes a while to import
 
-    rows, total, n_classes = np.arange(len(logits)), max(float(weights.sum()), 1.0), logits.shape[1]
-    share = weights / weights.sum()
+    rows, share = np.arange(len(logits)), weights / weights.sum()
 
     def penalised(numbers: Floats) -> tuple[float, Floats]:
         log_temperature, biases = float(numbers[0]), numbers[1:]
@@ -392,37 +371,14 @@ def _with_biases(
         by_temperature = 0.0 if fixed else -float((slopes * scaled).sum()) + log_temperature / length / total
         return value, np.append(by_temperature, slopes.sum(axis=0) + biases / total)
 
-    start = np.append(np.log(temperature), np.zeros(n_classes))
+    start = np.append(np.log(temperature), np.zeros(logits.shape[1]))
     with np.errstate(under="ignore"):
         found = minimize(penalised, start, jac=True, method="L-BFGS-B").x
     return float(np.exp(found[0])), found[1:]
 
 
-def _slope_and_curvature(
-    log_temperature: float, logs: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats, total: float
-) -> tuple[float, float]:
-    """Return two derivatives, by log T, of the penalised log loss: log sum exp(s) - s_y with s = logits / T."""
-    slope = curvature = 0.0
-    step = max(1, _IN_CACHE // logs.shape[1])
-    for start in range(0, len(logs), step):
-        rows = slice(start, start + step)
-        with np.errstate(all="ignore"):  # a masked class may be too large to be squared: NaN, and a search instead
-            scaled = logs[rows].astype(np.float64) / np.exp(log_temperature)
-            scaled -= scaled.max(axis=1, keepdims=True)
-            parts = np.exp(scaled)
-            whole = parts.sum(axis=1)
-            parts *= scaled
-            square = np.einsum("ij,ij->i", parts, scaled) / whole
-        mean = parts.sum(axis=1) / whole
-        of_row = scaled[np.arange(len(scaled)), columns[rows]] - mean
-        slope += float(weights[rows] @ of_row)
-        curvature += float(weights[rows] @ (square - mean**2 - of_row))
-    length, weight = float(np.hypot(1.0, log_temperature)), float(weights.sum())
-    return slope / weight + log_temperature / length / total, curvature / weight + length**-3 / total
-
-
-def _search(logs: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats, total: float) -> float:
-    """Return the logarithm of the best temperature, found on a grid and then between its neighbours."""
+def _best_temperature(logs: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats, total: float) -> float:
+    """Return the temperature of least penalised log loss, found on a grid and then between its neighbours."""
     from scipy.optimize import minimize_scalar  # it takes a while to import
 
     rows = np.arange(len(logs))
@@ -451,7 +407,7 @@ def _search(logs: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats
             UserWarning,
             stacklevel=4,
         )
-    return best
+    return float(np.exp(best))
 
 
 def _logs(proba: FloatArray) -> FloatArray:

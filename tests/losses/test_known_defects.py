@@ -144,7 +144,6 @@ def test_members_of_the_families_coincide():
     scores = torch.randn(50, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     y = torch.arange(50) % 4
     pairs = [
-        (get("cao", q=0.0), get("ms")),
         (get("mao+mae", mu=1.0), get("ms")),
         (get("mao+mae", mu=1.7), get("cao")),
         (get("mao+mae", mu=1 + 1e-9), get("ms")),
@@ -161,7 +160,6 @@ def test_members_of_the_families_coincide():
     ("name", "fields", "words"),
     [
         ("ms", {"alpha": 0.0}, "alpha must be positive"),
-        ("cao", {"q": 1.0}, r"q must be in \[0, 1\)"),
         ("mao+mae", {"mu": 2.1}, r"mu must be in \[0, 2\]"),
         ("gce", {"q": 0.0}, r"q must be in \(0, 1\)"),
         ("ls", {"epsilon": 1.0}, r"epsilon must be in \[0, 1\)"),

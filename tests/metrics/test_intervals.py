@@ -194,10 +194,10 @@ def test_areas_cover_where_rows_tie(shares, errors, n):
     ("call", "message"),
     [
         (lambda: proportion_interval(3, 2), "count must not exceed n"),
-        (lambda: proportion_interval(-1, 2), "whole numbers, none negative; got -1"),
-        (lambda: proportion_interval(0.5, 2), "whole numbers, none negative; got 0.5"),
+        (lambda: proportion_interval(-1, 2), "whole and not negative; got -1"),
+        (lambda: proportion_interval(0.5, 2), "whole and not negative; got 0.5"),
         (lambda: proportion_interval(1, 2, 95), r"confidence_level must be in \(0, 1\), got 95"),
-        (lambda: risk_interval(3, 3, 5, 0.2), "n_rows - n_wrong - n_rejected must count rows"),
+        (lambda: risk_interval(3, 3, 5, 0.2), "right, rejected and wrong answers must be numbers of rows"),
         (lambda: risk_interval(1, 1, 5, 20), r"cost must be in \[0, 1\)"),
         (lambda: mean_interval([0, 1], [1]), "values and counts need one shape"),
         (lambda: mean_interval([0, np.inf], [1, 1]), "values must be finite"),

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, AnyMapping, Floats, Ints, Mask, Objects
-from demur.deferral.experts import read_experts
+from demur.deferral.experts import by_name, is_gap, read_experts
 from demur.errors import InputError
 from demur.estimators.splitting import Fold
 from demur.guarantees.risk_control import NoGuaranteeError, mean_p_value, upper_bound
@@ -91,16 +91,14 @@ class Policy:
 
     Parameters
     ----------
-    first : int
-        The number of the service that is always asked.
     cost, accuracy : float
         Mean price per row, and share of right answers on rows that the policy was not chosen on.
     cuts : mapping
         For each set of services, two arrays over the cases in which their answers leave a row: the confidence up to
-        which one more service is asked, and the number of that service; -1 for none.
+        which one more service is asked, and the number of that service; -1 for none. In the empty set, which is 0, a
+        service is always asked.
     """
 
-    first: int
     cost: float
     accuracy: float
     cuts: "Cuts"
@@ -205,13 +203,14 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         self.human = human
         self.random_state = random_state
 
-    def fit(self, answers: Any, confidence: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, answers: Any, confidence: Any, y: ArrayLike) -> Self:
         """Learn from rows that every service has answered.
 
         Parameters
         ----------
-        answers : array of shape (n_rows, n_services), or as in :meth:`DeferOption.fit <demur.DeferOption.fit>`
-        confidence : array of the same shape
+        answers : array of shape (n_rows, n_services), table or mapping
+            A column for each service, in their order; or a table, or a mapping, of columns with the services' names.
+        confidence : array, table or mapping of the same shape
             The confidence that each service reports, on any scale.
         y : array of shape (n_rows,)
         """
@@ -224,7 +223,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
         self.shares_ = np.bincount(codes) / len(codes)
         self.prices_ = np.array([one.price for one in (services | person).values()])
-        said, sure, given = self._read(answers, confidence, len(codes))
+        said, sure, given = self._read(answers, confidence)
+        if len(said) != len(codes):
+            raise InputError(f"answers has {len(said):,} rows, and y has {len(codes):,}.")
         n_classes, n_services = len(self.classes_), len(services)
         for s, name in enumerate(services):
             if not given[:, s].all():
@@ -254,7 +255,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def run(
         self,
         answers: Any,
-        confidence: ArrayLike,
+        confidence: Any,
         *,
         mistake: float | None = None,
         budget: float | None = None,
@@ -272,11 +273,11 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             Other than those of the constructor; nothing is fitted again.
         """
         check_is_fitted(self, "policies_")
-        said, sure, given = self._read(answers, confidence, len(np.asarray(confidence)))
+        said, sure, given = self._read(answers, confidence)
         known, there = self._known_by(said, sure), given @ (1 << np.arange(given.shape[1]))
         at, ask = np.zeros((2, len(said)), dtype=np.int64)
         for policy, rows in self._mixture(len(said), mistake, budget):
-            at[rows], ask[rows] = (found[rows] for found in _follow(policy.first, policy.cuts, there, known))
+            at[rows], ask[rows] = (found[rows] for found in _follow(policy.cuts, there, known))
         asked, names = self._asked(at)[:, : given.shape[1]], np.array([*self.services, HUMAN, None], dtype=object)
         label, proba = (_by_set(at, known, name) for name in ("label", "proba"))
         spent = asked @ self.prices_[: given.shape[1]]
@@ -313,16 +314,16 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         decision, answer = ("answer", label) if service is None else ("ask", None)
         return NextCall(decision, service, answer, float(found.confidence[0]), float(found.spent[0]))
 
-    def combine(self, answers: Any, confidence: ArrayLike) -> AnyArray:
+    def combine(self, answers: Any, confidence: Any) -> AnyArray:
         """Return the likeliest class of each row given the answers of all services, as for :meth:`fit`."""
-        said, sure, _ = self._read(answers, confidence, len(np.asarray(confidence)))
+        said, sure, _ = self._read(answers, confidence)
         found: AnyArray = self.classes_[self._known_by(said, sure)((1 << len(self.services)) - 1).label]
         return found
 
     def certify(
         self,
         answers: Any,
-        confidence: ArrayLike,
+        confidence: Any,
         y: ArrayLike | None = None,
         *,
         within: float = 0.01,
@@ -354,9 +355,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         NoGuaranteeError
             If no policy can be certified.
         """
-        n = len(np.asarray(confidence))
-        said, sure, _ = self._read(answers, confidence, n)
-        known = self._known_by(said, sure)
+        said, sure, _ = self._read(answers, confidence)
+        known, n = self._known_by(said, sure), len(said)
         if budget is not None:
             self.certified_ = self._within_budget(budget, delta, n, known)
             return self
@@ -365,9 +365,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         labels, certified = np.asarray(y), None
         codes = np.where(np.isin(labels, self.classes_), np.searchsorted(self.classes_, labels), -1)
         # Compared by their names: a label that fit has not seen has no number, and a service may know it.
-        alone = np.asarray(answers, dtype=object) == labels.astype(object)[:, None]
+        alone = by_name(answers, list(self.services)) == labels.astype(object)[:, None]
         for policy in reversed(self.policies_):
-            at = _follow(policy.first, policy.cuts, self._all(n), known)[0]
+            at = _follow(policy.cuts, self._all(n), known)[0]
             own = self._right(at, codes, known)
             lost = (alone & ~own[:, None]).sum(axis=0)
             won = (~alone & own[:, None]).sum(axis=0)
@@ -385,10 +385,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def _within_budget(self, budget: float, delta: float, n_rows: int, known: _KnownBy) -> tuple[Policy, Policy, float]:
         """Return two policies, and the share of the second, whose mean cost is certified to be within the budget."""
-        spent = [
-            self._asked(_follow(policy.first, policy.cuts, self._all(n_rows), known)[0]) @ self.prices_
-            for policy in self.policies_
-        ]
+        ends = [_follow(policy.cuts, self._all(n_rows), known)[0] for policy in self.policies_]
+        spent = [self._asked(at) @ self.prices_ for at in ends]
         largest, certified = float(self.prices_.sum()) - budget, None
         for step in range(8 * len(spent)):
             place, share = step // 8, step % 8 / 8
@@ -404,23 +402,22 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             )
         return certified
 
-    def _read(self, answers: Any, confidence: ArrayLike, n_rows: int) -> tuple[Ints, Floats, Mask]:
+    def _read(self, answers: Any, confidence: Any) -> tuple[Ints, Floats, Mask]:
         """Return numbers of the answers, n_classes for one that is not a class, confidences, and which are given."""
-        table, n_services = np.asarray(answers, dtype=object), len(self.services)
-        if table.shape != (n_rows, n_services):
-            raise InputError(f"answers must have shape ({n_rows}, {n_services}), rows by services, got {table.shape}.")
+        names = list(self.services)
+        table, sure = by_name(answers, names), by_name(confidence, names, "confidence")
+        if table.shape != sure.shape:
+            raise InputError(f"confidence must have the shape of answers, {table.shape}, got {sure.shape}.")
         number_of = {label: number for number, label in enumerate(self.classes_.tolist())}
         said = np.frompyfunc(lambda answer: number_of.get(answer, len(number_of)), 1, 1)(table).astype(np.int64)
-        given = ~np.frompyfunc(lambda answer: answer is None or answer != answer, 1, 1)(table).astype(bool)
-        sure = np.asarray(confidence, dtype=np.float64)
-        if sure.shape != said.shape:
-            raise InputError(f"confidence must have the shape of answers, {said.shape}, got {sure.shape}.")
-        for row, s in np.argwhere(given & ~np.isfinite(sure)).tolist():
+        given = ~np.frompyfunc(is_gap, 1, 1)(table).astype(bool)
+        sure = np.where(given, sure, 0.0).astype(np.float64)
+        for row, s in np.argwhere(~np.isfinite(sure)).tolist():
             raise InputError(
-                f"row {row + 1:,} has an answer of {list(self.services)[s]!r} and the confidence {sure[row, s]:g}: "
+                f"row {row + 1:,} has an answer of {names[s]!r} and the confidence {sure[row, s]:g}: "
                 "give every answer a finite confidence, a constant if there is none."
             )
-        return said, np.where(given, sure, 0.0), given
+        return said, sure, given
 
     def _known_by(self, said: Ints, sure: Floats) -> _KnownBy:
         """Return what is known about new rows by the services of a set, computed when it is needed first."""
@@ -461,12 +458,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             cuts = self._best_cuts(rate, np.arange(len(y)), y, known)
             apart = [self._best_cuts(rate, train, y, known) for train, _ in folds]
             for first in range(len(self.prices_)):
+                start: Cuts = {0: (np.full(len(self.classes_), np.inf), np.full(len(self.classes_), first))}
                 at = np.empty(len(y), dtype=np.int64)
                 for own, (_, test) in zip(apart, folds, strict=True):
-                    at[test] = _follow(first, own, self._all(len(y)), known.__getitem__)[0][test]
+                    at[test] = _follow(start | own, self._all(len(y)), known.__getitem__)[0][test]
                 right = self._right(at, y, known.__getitem__)
                 spent = self._asked(at) @ self.prices_
-                found.append(Policy(first, float(spent.mean()), float(right.mean()), cuts))
+                found.append(Policy(float(spent.mean()), float(right.mean()), start | cuts))
         return found
 
     def _best_cuts(self, rate: float, rows: Ints, y: Ints, known: Mapping[ServiceSet, _Known]) -> Cuts:
@@ -606,24 +604,19 @@ class Pool:
         return mean
 
 
-def _follow(first: int, policy_cuts: Cuts, given: Ints, known: _KnownBy) -> tuple[Ints, Ints]:
+def _follow(policy_cuts: Cuts, given: Ints, known: _KnownBy) -> tuple[Ints, Ints]:
     """Return the set of services that is used for each row, and whom to ask next, -1 for nobody.
 
     ``given`` is the set of services that have answered each row. Where the next one has not, all others are used.
     """
     at, ask = np.zeros(len(given), dtype=np.int64), np.full(len(given), -1)
     n_services = max(policy_cuts).bit_length()
-    for some in (0, *policy_cuts):  # from the smallest set to the largest
+    for some, (levels, following) in policy_cuts.items():  # from the smallest set to the largest
         rows = np.flatnonzero(at == some)
-        if not len(rows):
+        if not len(rows) or following.max() < 0:
             continue
-        wanted = np.full(len(rows), first)
-        if some:
-            levels, following = policy_cuts[some]
-            if following.max() < 0:
-                continue
-            case, level = known(some).case[rows], known(some).level[rows]
-            wanted = np.where(level <= levels[case], following[case], -1)
+        case, level = known(some).case[rows], known(some).level[rows]
+        wanted = np.where(level <= levels[case], following[case], -1)
         rows, wanted = rows[wanted >= 0], wanted[wanted >= 0]
         there, bit = given[rows], 1 << wanted
         others = np.where(wanted < n_services, there & ~some, 0)  # nobody stands in for the human

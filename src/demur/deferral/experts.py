@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight
 
-from demur.array_types import AnyArray, ByName, Estimator, Features, Floats, Ints
+from demur.array_types import AnyArray, ByName, Estimator, Features, Floats, Ints, Objects
 from demur.deferral.capacity import Capacity
 from demur.errors import InputError, InputTypeError
 from demur.estimators.base import checked_labels
@@ -187,7 +187,7 @@ def read_answers(
     >>> ballots.answer.ravel(), ballots.counts[:, 0]
     (array([ 0, -1]), array([[1., 0.], [0., 0.]]))
     """
-    columns = _columns_by_expert({} if answers is None else answers, list(experts), n_rows)
+    columns = _columns_by_expert({} if answers is None else answers, list(experts))
     counts = np.zeros((n_rows, len(experts), len(classes)))
     answer = np.full((n_rows, len(experts)), -1, dtype=np.int64)
     one_vote = np.eye(len(classes) + 1)[:, :-1]  # the last row, also number -1, is a gap
@@ -213,31 +213,43 @@ def read_answers(
     return Ballots(counts, answer)
 
 
-def _columns_by_expert(answers: Any, names: list[str], n_rows: int) -> ByName:
+def _columns_by_expert(answers: Any, names: list[str]) -> ByName:
     if isinstance(answers, Mapping):
         unknown = [name for name in answers if name not in names]
         if unknown:
             raise InputError(f"answers of {unknown[0]!r} were given; the experts are {', '.join(names)}.")
         return dict(answers)
-    if hasattr(answers, "columns"):
-        missing = [name for name in names if name not in answers.columns]
+    return dict(zip(names, by_name(answers, names).T, strict=True))
+
+
+def by_name(values: Any, names: list[str], what: str = "answers") -> Objects:
+    """Return an array of objects with a column for each name, from an array, a table or a mapping.
+
+    Examples
+    --------
+    >>> by_name({"b": [1, 2], "a": ["x", None]}, ["a", "b"])
+    array([['x', 1],
+           [None, 2]], dtype=object)
+    """
+    columns = getattr(values, "column_names", None) or getattr(values, "columns", values)
+    if columns is not values or isinstance(values, Mapping):
+        missing = [name for name in names if name not in columns]
         if missing:
-            raise InputError(f"answers has no column {missing[0]!r}; its columns are {', '.join(answers.columns)}.")
-        return {name: answers[name] for name in names}
-    table = _as_array(answers)
-    if table.ndim == 1 and len(names) == 1:
-        table = table.reshape(-1, 1)
-    if table.shape != (n_rows, len(names)):
+            raise InputError(f"{what} has no column {missing[0]!r}; its columns are {', '.join(map(str, columns))}.")
+        return np.column_stack([_as_objects(values[name]) for name in names])
+    table = _as_objects(values)
+    table = table.reshape(-1, 1) if table.ndim == len(names) == 1 else table
+    if table.ndim != 2 or table.shape[1] != len(names):
         raise InputError(
-            f"answers must have shape ({n_rows}, {len(names)}), a row for each row of X and a column for each of the "
-            f"experts {', '.join(names)}, got {table.shape}."
+            f"{what} must have shape (n_rows, {len(names)}), with a column for each of {', '.join(names)}, got "
+            f"{table.shape}."
         )
-    return dict(zip(names, table.T, strict=True))
+    return table
 
 
 def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> Ints:
     """Return class numbers of shape (n_rows, n_people), -1 for gaps."""
-    labels = _as_array(given)
+    labels = _as_objects(given)
     labels = labels.reshape(-1, 1) if labels.ndim == 1 else labels
     if labels.ndim != 2 or len(labels) != n_rows:
         raise InputError(
@@ -249,7 +261,7 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> Ints:
     for place, entry in np.ndenumerate(labels):
         if entry in number_of:
             codes[place] = number_of[entry]
-        elif not _is_gap(entry):
+        elif not is_gap(entry):
             known = ", ".join(map(repr, list(number_of)[:8])) + ", ..." * (len(number_of) > 8)
             raise InputError(
                 f"the answer {entry!r} of {name!r} in row {place[0] + 1} is not among the classes {known}; leave a gap "
@@ -258,7 +270,7 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> Ints:
     return codes
 
 
-def _as_array(values: Any) -> AnyArray:
+def _as_objects(values: Any) -> Objects:
     """Return an array of objects, in which a gap among names stays a gap: NumPy would make the name "nan" of it."""
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
@@ -267,7 +279,14 @@ def _as_array(values: Any) -> AnyArray:
     return found
 
 
-def _is_gap(entry: Any) -> bool:
+def is_gap(entry: Any) -> bool:
+    """Say whether an entry is no answer: None, NaN, NA or an empty string.
+
+    Examples
+    --------
+    >>> [is_gap(entry) for entry in (None, float("nan"), "", 0)]
+    [True, True, True, False]
+    """
     return entry is None or type(entry).__name__ == "NAType" or entry == "" or entry != entry
 
 

@@ -175,7 +175,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None} or object, default="auto"
         "auto" chooses between none, a temperature, a temperature with class biases and sigmoids by the log loss of
         out-of-fold probabilities (:func:`~demur.calibration.best_calibration`). An object has ``fit(proba, y)`` and
-        ``transform(proba)``, or is a scikit-learn regressor of each class's probability.
+        ``transform(proba)``.
     cv : int, splitter or iterable, default=5
         The folds of the calibration. Rows of one group, where ``fit`` is told the groups, stay on one side of a fold.
     reject_label : object, optional
@@ -662,12 +662,12 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             return best_calibration(proba, y, weight)
         if self.calibration == "temperature":
             return TemperatureScaling().fit(proba, y, weight)
-        if self.calibration in ("isotonic", "sigmoid") or hasattr(self.calibration, "predict"):
+        if self.calibration in ("isotonic", "sigmoid"):
             return OneVsRestCalibration(self.calibration).fit(proba, y, weight)
         if not hasattr(self.calibration, "transform"):
             raise InputError(
-                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None, a scikit-learn regressor or a '
-                f"calibrator with fit(proba, y) and transform(proba), got {self.calibration!r}."
+                'calibration must be "auto", "temperature", "isotonic", "sigmoid", None, or a calibrator with '
+                f"fit(proba, y) and transform(proba), got {self.calibration!r}."
             )
         own = clone(self.calibration, safe=False)
         weighted = weight is not None and has_fit_parameter(own, "sample_weight")

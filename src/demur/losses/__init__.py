@@ -11,7 +11,6 @@ from demur.losses.reshaped import Brier, Focal, GeneralisedCrossEntropy, LabelSm
 from demur.losses.score_based import (
     AbstainingClassifier,
     AsymmetricSoftmax,
-    CaoRejection,
     DeepGamblers,
     MaoScores,
     MozannarSontag,
@@ -25,7 +24,6 @@ __all__ = [
     "AsymmetricSoftmax",
     "BinaryEncodedHinge",
     "Brier",
-    "CaoRejection",
     "CostSensitiveOneVsAll",
     "CrammerSingerHinge",
     "CrossEntropy",

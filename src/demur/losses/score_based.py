@@ -2,7 +2,7 @@ r"""K + 1 scores: the last one stands for declining and competes with the classe
 
 Each loss here is a surrogate from learning to defer or to abstain, at a constant price c: an expert who is right with
 probability 1 - c. With :math:`w = (\eta_1, ..., \eta_K, 1 - c)` the best action is the largest weight, which is Chow's
-rule. Each of the first five losses makes the scores follow the order of w, by an argument given in its docstring.
+rule. Each of the first four losses makes the scores follow the order of w, by an argument given in its docstring.
 
 The last two were made to work and not to be calibrated: baselines that people use. Two other such methods cannot be
 losses of this package, since neither has a pointwise risk. SelectiveNet (Geifman & El-Yaniv 2019) divides by the
@@ -14,7 +14,6 @@ error as that loss, it is :class:`~demur.losses.PredictorRejector`.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -94,65 +93,20 @@ class MozannarSontag(PlusOneLoss):
         return answering + (1 - cost) * (total - scores[..., -1])
 
 
+@register({"mu": 0.0}, {"mu": 1.7}, {"mu": 2.0})
 @dataclass(frozen=True)
-class _CrossEntropyFamily(PlusOneLoss):
-    """The loss of answering y plus 1 - c times the loss of declining, each l_mu of a probability."""
-
-    @property
-    @abstractmethod
-    def exponent(self) -> float:
-        """The mu of the family."""
-
-    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
-        total = torch.logsumexp(scores, -1)
-        answering = _of_surprise(total - score_of_label(scores, y), self.exponent)
-        return answering + (1 - cost) * _of_surprise(total - scores[..., -1], self.exponent)
-
-
-@register()
-@dataclass(frozen=True)
-class CaoRejection(_CrossEntropyFamily):
-    r"""A multiclass loss over K + 1 scores: :math:`\ell(p_y) + (1-c)\,\ell(p_{K+1})`, p their softmax.
-
-    Cao et al. 2022, with :math:`\ell(t) = (1-t^q)/q`. At q = 0 it is :math:`-\log t`, and the loss is that of
-    :class:`MozannarSontag`. For 0 < q < 1 the risk is least where :math:`p_k \propto w_k^{1/(1-q)}` (set the derivative
-    of :math:`\sum_k w_k (1 - p_k^q)/q` on the simplex to a constant): an increasing function of w, so that the largest
-    probability is the best action.
-
-    Parameters
-    ----------
-    q : float in [0, 1)
-
-    Examples
-    --------
-    >>> CaoRejection(q=0.5)(torch.zeros(4), torch.tensor(0), cost=0.25)  # 1.75 (1 - 1/2) / 0.5
-    tensor(1.7500)
-    """
-
-    q: float = 0.7
-    name = "cao"
-    equation = "Cao et al. 2022"
-    why = "softmax of the minimiser is an increasing function of (eta, 1 - c)"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.q < 1:
-            raise InputError(f"q must be in [0, 1), got {self.q}; at q = 1 it is 'mao+mae'.")
-
-    @property
-    def exponent(self) -> float:
-        return 1 + self.q
-
-
-@register({"mu": 0.0}, {"mu": 2.0})
-@dataclass(frozen=True)
-class MaoScores(_CrossEntropyFamily):
-    r"""The cross-entropy family over K + 1 scores: :math:`\ell_\mu(p_y) + (1-c)\,\ell_\mu(p_{K+1})`.
+class MaoScores(PlusOneLoss):
+    r"""The cross-entropy family over K + 1 scores: :math:`\ell_\mu(p_y) + (1-c)\,\ell_\mu(p_{K+1})`, p their softmax.
 
     Mao et al. 2024 (score-based abstention), :math:`\ell_\mu(t) = (t^{\mu-1} - 1)/(1 - \mu)`, :math:`-\log t` at mu =
-    1. The sum of exponentials is mu = 0 ("mao+exp"), cross-entropy mu = 1 (the same as "ms"), the generalised
-    cross-entropy lies between 1 and 2 (the same as "cao" with q = mu - 1), the mean absolute error is mu = 2
-    ("mao+mae"). For mu < 2 the minimiser has :math:`p_k \propto w_k^{1/(2-\mu)}`. At mu = 2 the risk is linear in p, so
-    that it is least with all probability on the best action: calibrated too, but the scores run to infinity.
+    1. The sum of exponentials is mu = 0 ("mao+exp"), cross-entropy mu = 1 (the same as "ms"), the mean absolute error
+    mu = 2 ("mao+mae"). Between 1 and 2 it is the generalised cross-entropy of Cao et al. 2022, with their q = mu - 1
+    ("cao" is q = 0.7).
+
+    For mu < 2 the risk is least where :math:`p_k \propto w_k^{1/(2-\mu)}` (set the derivative of :math:`\sum_k w_k
+    \ell_\mu(p_k)` on the simplex to a constant): an increasing function of w, so that the largest probability is the
+    best action. At mu = 2 the risk is linear in p, so that it is least with all probability on the best action:
+    calibrated too, but the scores run to infinity.
 
     For mu < 1 the exponent :math:`-(1-\mu) \log p` goes on beyond 30 as its tangent, so that nothing overflows.
 
@@ -164,12 +118,14 @@ class MaoScores(_CrossEntropyFamily):
     --------
     >>> MaoScores(mu=2.0)(torch.zeros(4), torch.tensor(0), cost=0.25)  # 1.75 (1 - 1/4)
     tensor(1.3125)
+    >>> MaoScores(mu=1.5)(torch.zeros(4), torch.tensor(0), cost=0.25)  # 1.75 (1 - 1/2) / 0.5
+    tensor(1.7500)
     >>> MaoScores(mu=0.0)(torch.zeros(4), torch.tensor(0), cost=0.25)  # 1.75 (4 - 1)
     tensor(5.2500)
     """
 
     mu: float = 2.0
-    equation = "Mao, Mohri & Zhong 2024"
+    equation = "Mao, Mohri & Zhong 2024; Cao et al. 2022"
     why = "softmax of the minimiser follows the order of (eta, 1 - c), for every mu in [0, 2]"
 
     def __post_init__(self) -> None:
@@ -178,11 +134,13 @@ class MaoScores(_CrossEntropyFamily):
 
     @property
     def name(self) -> str:
-        return "mao+" + {0.0: "exp", 1.0: "log", 2.0: "mae"}.get(self.mu, f"{self.mu:g}")
+        named = {0.0: "mao+exp", 1.0: "mao+log", 1.7: "cao", 2.0: "mao+mae"}
+        return named.get(self.mu, f"mao+{self.mu:g}")
 
-    @property
-    def exponent(self) -> float:
-        return self.mu
+    def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
+        total = torch.logsumexp(scores, -1)
+        answering = _of_surprise(total - score_of_label(scores, y), self.mu)
+        return answering + (1 - cost) * _of_surprise(total - scores[..., -1], self.mu)
 
 
 def _of_surprise(surprise: Tensor, mu: float) -> Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import ConfusionMatrixDisplay
 
-from demur.array_types import Estimator, Features, FloatArray, Label, Mask
+from demur.array_types import Estimator, Features, FloatArray, Mask
 from demur.errors import InputError, InputTypeError, MissingExtraError
 from demur.metrics.classification import normalized, precision_recall_f1
 from demur.metrics.cost_curve import CostCurve, confidence_and_errors
@@ -229,24 +229,19 @@ class RejectConfusionMatrixDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Estimator, X: Features, y: ArrayLike, **options: Any) -> Self:
-        """Draw the decisions of a fitted classifier.
+        """Draw the predictions of a fitted classifier.
 
         Parameters
         ----------
         estimator : classifier
-            What it rejects is read off ``decide`` where it has it, else off ``predict`` by its ``reject_label_``
-            (or that of the last step of a pipeline); a classifier with neither never rejects.
+            It declines where it predicts its ``reject_label_`` (or that of the last step of a pipeline); a classifier
+            without that attribute never does.
         X, y
             Rows the classifier has not seen, and their classes.
         **options
             Passed on to :meth:`from_predictions`.
         """
-        if hasattr(estimator, "decide"):
-            marker: Any = None
-            predicted = estimator.decide(X).labels(estimator.classes_, reject_label=None)
-        else:
-            marker, predicted = marker_of(estimator, default=None), estimator.predict(X)
-        return cls.from_predictions(y, predicted, reject_label=marker, **options)
+        return cls.from_predictions(y, estimator.predict(X), reject_label=marker_of(estimator, None), **options)
 
     @classmethod
     def from_predictions(
@@ -254,17 +249,15 @@ class RejectConfusionMatrixDisplay:
         y_true: ArrayLike,
         y_pred: ArrayLike,
         *,
-        labels: ArrayLike | None = None,
-        reject_label: Label = -1,
         normalize: Literal["true", "pred", "all"] | None = None,
-        sample_weight: ArrayLike | None = None,
-        **plot: Any,
+        ax: "Axes | None" = None,
+        xticks_rotation: float = 0,
+        **options: Any,
     ) -> Self:
         """Draw given predictions; parameters as for :func:`~demur.metrics.confusion_matrix` and :meth:`plot`."""
-        scores = precision_recall_f1(
-            y_true, y_pred, labels=labels, reject_label=reject_label, sample_weight=sample_weight
-        )
-        return cls(normalized(scores.counts, normalize), display_labels=scores.labels).plot(**plot)
+        scores = precision_recall_f1(y_true, y_pred, **options)
+        display = cls(normalized(scores.counts, normalize), display_labels=scores.labels)
+        return display.plot(ax, xticks_rotation=xticks_rotation)
 
     def plot(self, ax: "Axes | None" = None, *, xticks_rotation: float = 0) -> Self:
         """Draw the matrix.

@@ -97,11 +97,10 @@ def risk_interval(
     )
     if not ((price >= 0) & (price < 1)).all():
         raise InputError(f"cost must be in [0, 1), got {cost!r}.")
-    right = rows - wrong - rejected
-    for name, counts in (("n_wrong", wrong), ("n_rejected", rejected), ("n_rows - n_wrong - n_rejected", right)):
-        _check_counts(name, counts)
+    counts = np.stack([rows - wrong - rejected, rejected, wrong], axis=-1)
+    _check_counts("right, rejected and wrong answers", counts)
     values = np.stack([np.zeros_like(price), price, np.ones_like(price)], axis=-1)
-    return _mean_of_ascending(values, np.stack([right, rejected, wrong], axis=-1), confidence_level)
+    return _mean_of_ascending(values, counts, confidence_level)
 
 
 def mean_interval(values: ArrayLike, counts: ArrayLike, confidence_level: float = 0.95) -> Interval:
@@ -336,4 +335,4 @@ def _tail(confidence_level: float) -> float:
 def _check_counts(name: str, counts: Floats) -> None:
     whole = (counts >= 0) & (counts == np.floor(counts))
     if not whole.all():
-        raise InputError(f"{name} must count rows: whole numbers, none negative; got {counts[~whole].flat[0]:g}.")
+        raise InputError(f"{name} must be numbers of rows, whole and not negative; got {counts[~whole].flat[0]:g}.")
