@@ -61,10 +61,16 @@ def _stored_method(method: str, calibration: Path, test_file: Path) -> ByName:
         X = []
         for part in (cal, test):
             proba = np.column_stack([part[f"cc_p{k}"] for k in range(n_classes)])
-            X.append(np.column_stack([proba, np.clip(part["cc_rej_score"] + proba.max(axis=1), 0, 1)]))
-        proba = ColumnTransformer([("proba", "passthrough", list(range(n_classes)))])
-        stored = make_pipeline(proba, PrecomputedProbabilities(np.arange(n_classes)))
-        model = DeferOption(stored, {"human": Expert(0.0, model=n_classes)})
+            right = np.clip(part["cc_rej_score"] + proba.max(axis=1), 0, 1)
+            X.append(np.column_stack([proba, 1 - right, right]))
+        stored, right = (
+            make_pipeline(
+                ColumnTransformer([("own", "passthrough", columns)]),
+                PrecomputedProbabilities(np.arange(len(columns))),
+            )
+            for columns in (list(range(n_classes)), [n_classes, n_classes + 1])
+        )
+        model = DeferOption(stored, {"human": Expert(0.0, model=right)})
         model.fit(X[0], cal["label"].astype(np.int64), answers=cal["human"].astype(np.int64))
         decision = model.decide(X[1])
         asked, label = np.asarray(decision.reject), model.classes_[decision.label]

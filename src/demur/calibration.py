@@ -1,10 +1,11 @@
 """Calibration of probabilities, so that answers with a probability of 80 % are right in 80 % of the cases."""
 
 import warnings
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
@@ -12,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import FloatArray, Floats
 from demur.errors import InputError
-from demur.rules import as_floats, check_classes, check_proba, check_rows, check_weights, library_of, same_state
+from demur.rules import Parametrised, as_floats, check_classes, check_proba, check_rows, check_weights, library_of
 
 __all__ = ["OneVsRestCalibration", "TemperatureScaling", "best_calibration"]
 
@@ -40,7 +41,7 @@ CURVE_END = 1e-4
 forests would outweigh all other rows."""
 
 
-class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class TemperatureScaling(Parametrised):
     r"""Sharpen or soften probabilities by one number: p_y^(1/T), normalised (Guo et al. 2017).
 
     The order of the classes in each row does not change, only the confidence. With p the softmax of logits z this is
@@ -87,11 +88,8 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
         self.temperature = temperature
         self.from_logits = from_logits
         self.biases = biases
-        self._check_temperature()
-
-    def _check_temperature(self) -> None:
-        if self.temperature is not None and not 0 < self.temperature < np.inf:
-            raise InputError(f"temperature must be positive, got {self.temperature!r}.")
+        if temperature is not None and not 0 < temperature < np.inf:
+            raise InputError(f"temperature must be positive, got {temperature!r}.")
 
     def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the temperature of least log loss on rows that the model was not trained on.
@@ -110,7 +108,6 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
         sample_weight : array of shape (n,), optional
             How much each row counts: an integer counts as so many equal rows.
         """
-        self._check_temperature()
         values = self._checked(proba)
         if values.ndim != 2 or len(values) == 0:
             raise InputError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
@@ -160,16 +157,10 @@ class TemperatureScaling(BaseEstimator):  # type: ignore[misc] # scikit-learn is
     def temperature_(self) -> float:
         """The temperature in use."""
         check_is_fitted(self)
-        self._check_temperature()
         return float(self.temperature or self.fitted_temperature_)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.temperature is not None or hasattr(self, "fitted_temperature_")
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and same_state(vars(self), vars(other))
-
-    __hash__: ClassVar[None]  # type: ignore[assignment] # parameters may change
 
 
 class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -331,14 +322,9 @@ def softmax_at(logits: FloatArray, temperature: float, biases: Floats | None = N
     """
     if biases is not None:
         logits = logits + temperature * library_of(logits).asarray(biases)
-    if library_of(logits) is not np:
-        return (logits / temperature).softmax(-1)  # type: ignore[attr-defined,no-any-return] # of a tensor
-    by_class = np.array(np.moveaxis(logits, -1, 0), order="C")  # sums over few classes are slow by row
-    by_class /= temperature
-    by_class -= by_class.max(axis=0)
-    np.exp(by_class, out=by_class)
-    by_class /= by_class.sum(axis=0)
-    return np.moveaxis(by_class, 0, -1)
+    scaled = logits / temperature
+    found: FloatArray = softmax(scaled, axis=-1) if library_of(logits) is np else scaled.softmax(-1)  # type: ignore[attr-defined]
+    return found
 
 
 def _with_biases(

@@ -43,8 +43,8 @@ class MarginFunction(ABC):
     """A convex function phi of a margin z, large where z is negative.
 
     Subclasses are frozen dataclasses that implement :meth:`__call__`; those with an inverse link also
-    :meth:`inverse_link` and :meth:`threshold`, and set the constants below. :meth:`slope` and
-    :meth:`excess` are optional. :func:`register_margin` makes a margin function known.
+    :meth:`inverse_link` and :meth:`threshold`, and set the constants below. :meth:`excess` is optional.
+    :func:`register_margin` makes a margin function known.
     """
 
     name: ClassVar[str]
@@ -66,22 +66,17 @@ class MarginFunction(ABC):
     def __call__(self, z: Tensor) -> Tensor:
         """Return phi(z), elementwise."""
 
-    def slope(self, z: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Return phi'(z), elementwise, times ``weight``, which broadcasts against z.
-
-        The result is a new tensor, which the caller may overwrite. Autograd computes it; a margin function may
-        override this with a formula, which a test compares with autograd.
+    def slope(self, z: Tensor) -> Tensor:
+        """Return phi'(z), elementwise, by autograd.
 
         Examples
         --------
-        >>> Logistic().slope(torch.tensor([0.0, 1.0]), torch.tensor(2.0))
-        tensor([-1.0000, -0.5379])
+        >>> Logistic().slope(torch.tensor([0.0, 1.0]))
+        tensor([-0.5000, -0.2689])
         """
         with torch.enable_grad():
             leaf = z.detach().requires_grad_()
-            value = self(leaf)
-            outer = torch.ones_like(value) if weight is None else torch.empty_like(value).copy_(weight)
-            (slope,) = torch.autograd.grad(value, leaf, outer)
+            (slope,) = torch.autograd.grad(self(leaf).sum(), leaf)
         return slope
 
     def inverse_link(self, z: Tensor) -> Tensor:
@@ -216,10 +211,6 @@ class Logistic(MarginFunction):
     def __call__(self, z: Tensor) -> Tensor:
         return F.softplus(-z, threshold=40.0)  # beyond 40 the two sides agree to the last bit of float64
 
-    def slope(self, z: Tensor, weight: Tensor | None = None) -> Tensor:
-        slope = z.neg().sigmoid_()
-        return slope.neg_() if weight is None else slope.mul_(-weight)
-
     def inverse_link(self, z: Tensor) -> Tensor:
         return torch.sigmoid(z)
 
@@ -253,10 +244,6 @@ class Exponential(MarginFunction):
     def __call__(self, z: Tensor) -> Tensor:
         exponent = torch.clamp(-z, max=self.largest_exponent)
         return torch.exp(exponent) * (1 + (-z - exponent))
-
-    def slope(self, z: Tensor, weight: Tensor | None = None) -> Tensor:
-        slope = z.neg().clamp_(max=self.largest_exponent).exp_()
-        return slope.neg_() if weight is None else slope.mul_(-weight)
 
     def inverse_link(self, z: Tensor) -> Tensor:
         return torch.sigmoid(2 * z)

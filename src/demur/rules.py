@@ -153,7 +153,27 @@ class Decision(Generic[Array]):
         return answers
 
 
-class Rule(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
+class Parametrised(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+    """An estimator whose constructor checks its parameters.
+
+    It equals another of its class with equal parameters and equal fitted state.
+    """
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, and check them as the constructor does."""
+        present = self.get_params(deep=False)
+        if params.keys() <= present.keys():
+            type(self)(**{**present, **params})  # raises before anything has changed
+        super().set_params(**params)
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _same_state(vars(self), vars(other))
+
+    __hash__: ClassVar[None]  # type: ignore[assignment] # parameters may change
+
+
+class Rule(Parametrised, ABC):
     """A rule turns class probabilities into a :class:`Decision`.
 
     Rules are scikit-learn estimators: the parameters of the constructor stay as they were given, ``clone`` and
@@ -181,19 +201,6 @@ class Rule(BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
     def explain(self) -> str:
         """Describe how the rule decides, and what it guarantees."""
         return f"It decides by the rule {self!r}."
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, and check them as the constructor does."""
-        present = self.get_params(deep=False)
-        if params.keys() <= present.keys():
-            type(self)(**{**present, **params})  # raises before anything has changed
-        super().set_params(**params)
-        return self
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and same_state(vars(self), vars(other))
-
-    __hash__: ClassVar[None]  # type: ignore[assignment] # parameters may change
 
 
 R = TypeVar("R", bound=Rule)
@@ -598,14 +605,8 @@ def check_weights(sample_weight: ArrayLike | None, n_examples: int) -> Floats:
     return weights
 
 
-def same_state(one: AnyMapping, other: AnyMapping) -> bool:
-    """Say whether two objects have equal attributes, arrays included.
-
-    Examples
-    --------
-    >>> same_state({"a": np.array([1, 2])}, {"a": np.array([1, 2])})
-    True
-    """
+def _same_state(one: AnyMapping, other: AnyMapping) -> bool:
+    """Say whether two objects have equal attributes, arrays included."""
     return one.keys() == other.keys() and all(
         np.array_equal(value, other[name]) if np.ndim(value) or np.ndim(other[name]) else bool(value == other[name])
         for name, value in one.items()

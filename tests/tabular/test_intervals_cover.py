@@ -40,7 +40,6 @@ def truth(rate, depends):
     bins = np.arange(5, 10)  # of width 0.1 in the confidence, 0.2 in u
     in_bins = 1 - (2 * rate * (1.9 - bins / 5) if depends else np.full(5, rate))
     aurc = rate / 2 if depends else rate
-    best = rate + (1 - rate) * np.log1p(-rate)  # all right answers first
     figures = {
         "risk": wrong + COST * DECLINED,
         "coverage": answered,
@@ -49,7 +48,6 @@ def truth(rate, depends):
         "mean_cost": 0.3 * DECLINED + 2.5 * wrong,
         "aurc": aurc,
         "aurc_ranked": aurc,
-        "eaurc": aurc - best,
         "augrc": rate / 3 if depends else rate / 2,
     }
     return figures, shares, dict(zip(bins.tolist(), in_bins.tolist(), strict=True))

@@ -170,7 +170,7 @@ def print_fit(model: "TableModel", data: str, seconds: float) -> None:
         print_table("", ("candidate", "share", "log loss", "seconds", "outcome"), rows)
 
 
-_IN_THE_REPORT = {"aurc", "aurc_ranked", "eaurc"}
+_IN_THE_REPORT = {"aurc", "aurc_ranked"}
 
 
 def print_evaluation(evaluation: "Evaluation | CallsEvaluation", where: str) -> None:

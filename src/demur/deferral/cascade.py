@@ -161,8 +161,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     ----------
     classes_ : array
     policies_ : list
-        The policies that no mixture of others beats, from the cheapest to the most accurate, with their costs and
-        accuracies on the rows of ``fit``.
+        The policies to choose from, from the cheapest to the most accurate, with their costs and accuracies on the rows
+        of ``fit``. No mixture of others is cheaper and as accurate.
 
     Examples
     --------
@@ -249,7 +249,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             own = _members(some)
             self.pools_[some] = Pool.fit(logs[own], sure[:, own], codes, self.random_state)
             known[some] = _Known.of(some, self.pools_[some].predict(logs[own]), said, sure)
-        self.policies_ = _upper_hull(self._policies(codes, folds, known))
+        self.policies_ = self._policies(codes, folds, known)
         return self
 
     def run(
@@ -449,12 +449,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return np.asarray((_by_set(at % person, known, "label") == y) | (at >= person))
 
     def _policies(self, y: Ints, folds: list[Fold], known: Mapping[ServiceSet, _Known]) -> list[Policy]:
-        """Return policies for several exchange rates between money and right answers.
+        """Return the cheapest policy, and the best for several exchange rates between money and right answers.
 
         What they cost, and how often they are right, is computed out of fold.
         """
-        found = []
-        for rate in (np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)).tolist():
+        found: list[Policy] = []
+        rates = (np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)).tolist()
+        for rate in rates:
             cuts = self._best_cuts(rate, np.arange(len(y)), y, known)
             apart = [self._best_cuts(rate, train, y, known) for train, _ in folds]
             for first in range(len(self.prices_)):
@@ -465,7 +466,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                 right = self._right(at, y, known.__getitem__)
                 spent = self._asked(at) @ self.prices_
                 found.append(Policy(float(spent.mean()), float(right.mean()), start | cuts))
-        return found
+        found.sort(key=lambda policy: (policy.cost, -policy.accuracy))
+        best = {0} | {int(np.argmax([policy.accuracy - rate * policy.cost for policy in found])) for rate in rates}
+        return [found[place] for place in sorted(best)]
 
     def _best_cuts(self, rate: float, rows: Ints, y: Ints, known: Mapping[ServiceSet, _Known]) -> Cuts:
         """Return the cuts that were best on these rows, where a unit of money is worth ``rate`` right answers.
@@ -649,19 +652,3 @@ def _members(some: ServiceSet) -> list[int]:
     [0, 2]
     """
     return [s for s in range(int(some).bit_length()) if some >> s & 1]
-
-
-def _upper_hull(policies: list[Policy]) -> list[Policy]:
-    """Return the policies that no mixture of others beats, from the cheapest to the most accurate."""
-    hull: list[Policy] = []
-    for policy in sorted(policies, key=lambda one: (one.cost, -one.accuracy)):
-        if hull and policy.accuracy <= hull[-1].accuracy:
-            continue
-        while len(hull) > 1:
-            before, last = hull[-2], hull[-1]
-            slope = (policy.accuracy - before.accuracy) * (last.cost - before.cost)
-            if (last.accuracy - before.accuracy) * (policy.cost - before.cost) > slope:
-                break
-            hull.pop()
-        hull.append(policy)
-    return hull

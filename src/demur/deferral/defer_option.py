@@ -1,6 +1,5 @@
 """DeferOption: any classifier, with experts that can be asked instead."""
 
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -51,11 +50,11 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         where two of them are expected to cost the same.
     calibration : {"temperature", None}, default="temperature"
         How the class probabilities are calibrated, on rows that the estimator has not seen.
-    combine : bool or "auto", default False
-        What to answer once an expert was asked: False takes the expert's answer h as it is; True answers with the class
+    combine : bool, default False
+        What to answer once an expert was asked. False takes the expert's answer h as it is. True answers with the class
         of largest :math:`\eta_y(x) P(h \mid y)`, the model's probabilities times the expert's confusion matrix
-        (Kerrigan et al. 2021); "auto" does so for those experts whose answers it makes right more often on the
-        rows of ``fit``, by more than a standard error.
+        (Kerrigan et al. 2021), for those experts whose answers it makes right more often on the rows of ``fit``, by
+        more than a standard error.
     cv : int, splitter or iterable, default=5
         The folds. Rows of one group stay on one side of every fold.
     reject_label : object, optional
@@ -80,7 +79,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     Notes
     -----
     Both sides of the comparison are estimated from the same evidence. A first estimate of P(expert right) comes from a
-    clone of the estimator that learns on which rows the expert is right, or from a stored column; a logistic regression
+    clone of the estimator that learns on which rows the expert is right; a logistic regression
     corrects it given the model's confidence. The model's confidence is corrected in the same way, given the estimates
     for the experts: what tells when an expert errs often tells when the model does.
 
@@ -119,7 +118,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         experts: Any,
         *,
         calibration: Any = "temperature",
-        combine: Any = False,
+        combine: bool = False,
         cv: Any = 5,
         reject_label: Label = None,
         time_budget: float | None = 90.0,
@@ -158,8 +157,6 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         **fit_params
             Passed to the estimator's ``fit``, or routed if metadata routing is enabled.
         """
-        if self.combine not in (True, False, "auto"):
-            raise InputError(f'combine must be True, False or "auto", got {self.combine!r}.')
         if self.calibration not in ("temperature", None):
             raise InputError(f'calibration must be "temperature" or None, got {self.calibration!r}.')
         experts = read_experts(self.experts)
@@ -216,7 +213,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
             if self.combine:
                 combined = _right_combined(votes, y, proba, folds)
                 gain = (combined - right)[given > 0]
-                if self.combine is True or gain.mean() > gain.std() / np.sqrt(len(gain)):
+                if gain.mean() > gain.std() / np.sqrt(len(gain)):
                     right, self.combines_[name], self.confusion_[name] = combined, True, _confusion(votes, y)
             estimates, learner = self._estimates_out_of_fold(base, name, X, right, given * weight, folds)
             fitted = fit_reliability(ExpertRows(right, given * weight, proba, y, estimates, folds))
@@ -233,10 +230,8 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     def _estimates_out_of_fold(
         self, base: Estimator, name: str, X: Features, right: Floats, weight: Floats, folds: list[Fold]
     ) -> tuple[dict[str, Floats], Any]:
-        """Return what is estimated about an expert from features or a column on rows not seen before, and by whom."""
+        """Return what is estimated about an expert from features, on rows not seen before, and by whom."""
         model = self.experts_[name].model
-        if isinstance(model, str | Integral):
-            return {"stored": self._stored(name, X)}, None
         if model is None and isinstance(base, FrozenEstimator):
             return {}, None
         target, answered = (right > 0.5).astype(np.int64), weight > 0
@@ -257,17 +252,6 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
             found[others] = proba_of(learner, _safe_indexing(X, others), _BOTH)[:, 1]
         return {"features": found}, learner
 
-    def _stored(self, name: str, X: Features) -> Floats:
-        column = self.experts_[name].model
-        values = column_of(X, column)
-        wrong = values[~((values >= 0) & (values <= 1))]
-        if len(wrong):
-            raise InputError(
-                f"the column {column!r} must hold the probability that {name!r} is right, in [0, 1]; it holds "
-                f"{wrong[0]:g}."
-            )
-        return values
-
     def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
         """Return the calibrated probabilities, the same given the experts, and P(expert right) for each expert."""
         check_is_fitted(self)
@@ -275,9 +259,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         right, informing = {name: np.full(len(plain), one.accuracy) for name, one in self.experts_.items()}, []
         for name, fitted in self.reliability_.items():
             given = None
-            if fitted.kind == "stored":
-                given = self._stored(name, X)
-            elif fitted.kind == "features":
+            if fitted.kind == "features":
                 given = proba_of(self.learners_[name], X, _BOTH)[:, 1]
             right[name] = fitted.predict(plain, given)
             if given is not None:
@@ -310,18 +292,3 @@ def _confusion(votes: Floats, y: Ints) -> Floats:
     counts = np.ones((votes.shape[1], votes.shape[1]))
     np.add.at(counts, y, votes)
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
-
-
-def column_of(X: Features, column: Any) -> Floats:
-    """Return one column: of a table by its name, of an array by its index.
-
-    Examples
-    --------
-    >>> column_of([[1.0, 2.0], [3.0, 4.0]], 1)
-    array([2., 4.])
-    """
-    try:
-        found: Any = _safe_indexing(X if hasattr(X, "shape") else np.asarray(X), column, axis=1)
-    except (ValueError, KeyError, IndexError):
-        raise InputError(f"X has no column {column!r}.") from None
-    return np.asarray(found.toarray() if hasattr(found, "toarray") else found, dtype=np.float64).ravel()

@@ -209,9 +209,8 @@ class _Setting:
             return joint.forward(self.all_scores(scores), targets[y].to(scores.dtype))
 
         def rule(scores: Tensor, cost: Any) -> Decision[Tensor]:
-            classes, experts = joint.values(self.all_scores(scores), self.prices)
-            best, asked = classes.max(-1), experts.max(-1)
-            action = torch.where(best.values > asked.values, best.indices, self.n_classes + asked.indices)
+            found = joint.decide(self.all_scores(scores), self.prices)
+            action = torch.where(found.reject, self.n_classes + found.ask, found.label)
             return Decision.from_acceptance(action, torch.ones(action.shape, dtype=torch.float64))
 
         n_outputs = len(self.prices) + (self.n_classes if self.eta is None else 0)

@@ -57,7 +57,7 @@ class ExpertReliability:
     kind : str
         How it is estimated: "share", one number; "confusion", a share for each class, mixed by the class probabilities;
         "confidence", logistic regression on the model's confidence; "features", that and an estimate by a classifier on
-        the features; "stored", that and an estimate from a column.
+        the features.
     share : float
         The share of right answers.
     by_class : array of shape (n_classes,)
@@ -80,7 +80,7 @@ class ExpertReliability:
         ----------
         proba : array of shape (n, n_classes)
         given : array of shape (n,), or None
-            The estimate from features or from a column, where the expert has one.
+                The estimate from features, where the expert has one.
         """
         if self.kind == "share":
             return np.full(len(proba), self.share)

@@ -31,9 +31,8 @@ class Expert:
     accuracy : float, optional
         How often the expert is right, where that is known beforehand: 1 for one who is always right. None, the
         default, is for ``fit`` to learn from answers.
-    model : classifier, str or int, optional
-        How "the expert is right on this row" is learned from the rows' features: a classifier; or the name or number of
-        a column of X that holds an estimate of it, made elsewhere. By default a clone of the classifier itself.
+    model : classifier, optional
+        Learns "the expert is right on this row" from the rows' features. By default a clone of the classifier itself.
 
     Examples
     --------

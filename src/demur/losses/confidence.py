@@ -16,7 +16,6 @@ from demur.losses.loss import (
     check_inverse_link,
     one_versus_all,
     score_of_label,
-    signs_of_label,
     weighted_one_versus_all,
 )
 from demur.losses.registry import register
@@ -56,9 +55,6 @@ class CrossEntropy(ConfidenceLoss):
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return -score_of_label(torch.log_softmax(scores, -1), y)
 
-    def expected(self, scores: Tensor, weights: Tensor, cost: Hyper | None) -> Tensor:
-        return -(weights * torch.log_softmax(scores, -1)).sum(-1)
-
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
         # Written so that every operation keeps the memory layout of the scores, which softmax does not.
         gradient = (scores - scores.amax(-1, keepdim=True)).exp_()
@@ -66,8 +62,6 @@ class CrossEntropy(ConfidenceLoss):
         return gradient.scatter_add_(-1, y.unsqueeze(-1), -weight.expand(y.shape).unsqueeze(-1))
 
     def inverse_link(self, scores: Tensor) -> Tensor:
-        if scores.ndim > 1 and scores.stride(-1) != 1:  # as the engine stores them; softmax would copy them first
-            return torch.softmax(scores.transpose(-1, -2), -2).transpose(-1, -2)
         return torch.softmax(scores, -1)
 
     def bound_facts(self) -> BoundFacts:
@@ -117,10 +111,6 @@ class OneVsAll(ConfidenceLoss):
     def expected(self, scores: Tensor, weights: Tensor, cost: Hyper | None) -> Tensor:
         others = weights.sum(-1, keepdim=True) - weights
         return (weights * self.phi(scores) + others * self.phi(-scores)).sum(-1)
-
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
-        sign = signs_of_label(scores, y)
-        return self.phi.slope(sign * scores, sign * weight.unsqueeze(-1))
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         return self.phi.inverse_link(scores)

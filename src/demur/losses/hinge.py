@@ -62,11 +62,6 @@ class OneVsAllHinge(_HingeLoss):
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return weighted_one_versus_all(lambda g: F.relu(1 - g), scores, y, cost)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
-        gradient = torch.gt(scores, -1, out=torch.empty_like(scores)).mul_((weight * (1 - cost)).unsqueeze(-1))
-        own = (score_of_label(scores, y) < 1) * (weight * -cost)
-        return gradient.scatter_(-1, y.unsqueeze(-1), own.unsqueeze(-1))
-
     def rule(self, scores: Tensor, cost: Hyper) -> Decision[Tensor]:
         return Decision.from_acceptance(scores.argmax(-1), scores.amax(-1) - self.tau)
 

@@ -148,25 +148,10 @@ class PairwiseLoss(RejectorLoss):
     def _rejecting(self, r: Tensor, n_classes: int, cost: Hyper) -> Tensor:
         return cost * self.psi_or_phi(self.beta_value(n_classes, cost) * r)
 
-    def _rejecting_slope(self, r: Tensor, n_classes: int, cost: Hyper) -> Tensor:
-        beta = self.beta_value(n_classes, cost)
-        return cost * beta * self.psi_or_phi.slope(beta * r)
-
 
 def _without_own(pairs: Tensor, y: Tensor) -> Tensor:
     """Return the values of the other classes, and 0 for y itself; a copy, since a margin's own may share memory."""
     return pairs.scatter(-1, y.unsqueeze(-1), 0.0)
-
-
-def _class_gradient(out: Tensor, slopes: Tensor, y: Tensor) -> Tensor:
-    """Write into ``out`` the gradient, with respect to g, of a sum of functions of g_y - g_y' with these slopes.
-
-    Returns the sum of the slopes.
-    """
-    total = slopes.sum(-1)
-    torch.neg(slopes, out=out)
-    out.scatter_add_(-1, y.unsqueeze(-1), total.unsqueeze(-1))
-    return total
 
 
 def _exponential_ratio(side: str, n_classes: int, cost: Hyper) -> Hyper:
@@ -243,15 +228,6 @@ class AdditivePairwise(PairwiseLoss):
         pairs = _without_own(self.phi(self._arguments(scores, y, shift=r)), y)
         return pairs.sum(-1) + self._rejecting(r, pairs.shape[-1], cost)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
-        r = scores[..., -1]
-        arguments = self._arguments(scores, y, shift=r)
-        slopes = self.phi.slope(arguments, (weight * self.alpha).unsqueeze(-1)).scatter_(-1, y.unsqueeze(-1), 0.0)
-        gradient = torch.empty_like(scores)
-        total = _class_gradient(gradient[..., :-1], slopes, y)
-        gradient[..., -1] = self._rejecting_slope(r, slopes.shape[-1], cost) * weight - total
-        return gradient
-
 
 @register({"phi": Logistic()}, {"phi": Exponential()})
 @dataclass(frozen=True)
@@ -302,17 +278,3 @@ class MultiplicativePairwise(PairwiseLoss):
         pairs = _without_own(self.phi(self._arguments(scores, y)), y)
         answering = pairs.sum(-1) * self.psi_or_phi(-self.alpha * r)
         return answering + self._rejecting(r, pairs.shape[-1], cost)
-
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
-        r = scores[..., -1]
-        at, outer = -self.alpha * r, weight * self.alpha
-        arguments = self._arguments(scores, y)
-        slopes = self.phi.slope(arguments, (outer * self.psi_or_phi(at)).unsqueeze(-1)).scatter_(
-            -1, y.unsqueeze(-1), 0.0
-        )
-        values = _without_own(self.phi(arguments), y)
-        gradient = torch.empty_like(scores)
-        _class_gradient(gradient[..., :-1], slopes, y)
-        answering_slope = -self.psi_or_phi.slope(at, outer) * values.sum(-1)
-        gradient[..., -1] = answering_slope + self._rejecting_slope(r, slopes.shape[-1], cost) * weight
-        return gradient

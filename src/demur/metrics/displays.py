@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.metrics import ConfusionMatrixDisplay
 
 from demur.array_types import Estimator, Features, FloatArray, Mask
 from demur.errors import InputError, InputTypeError, MissingExtraError
@@ -269,20 +268,20 @@ class RejectConfusionMatrixDisplay:
         xticks_rotation : float, default 0
             Rotation of the labels in degrees.
         """
-        matrix = self.confusion_matrix
-        n_classes = len(matrix)
+        matrix, n_classes = self.confusion_matrix, len(self.confusion_matrix)
         side = min(2.5 + 0.55 * n_classes, 14)
         axes = axes_or_new(ax, (side + 0.8, side))
         names = [*map(str, self.display_labels.tolist()), "rejected"]
         style = ".0f" if (matrix == np.round(matrix)).all() else ".2f" if matrix.max() <= 1 else ".3g"
-        # scikit-learn draws square matrices: the last row is taken off again
-        drawn = ConfusionMatrixDisplay(np.vstack([matrix, np.zeros(n_classes + 1)]), display_labels=names)
-        drawn.plot(ax=axes, cmap="Blues", colorbar=False, values_format=style, xticks_rotation=xticks_rotation)
-        for text in drawn.text_[-1]:
-            text.remove()
-        self.text_ = drawn.text_[:-1]
+        axes.imshow(matrix, cmap="Blues")
+        self.text_ = np.empty(matrix.shape, dtype=object)
+        for (row, column), value in np.ndenumerate(matrix):
+            colour = "white" if value > matrix.max() / 2 else "black"
+            self.text_[row, column] = axes.text(column, row, f"{value:{style}}", ha="center", va="center", color=colour)
         axes.axvline(n_classes - 0.5, color="black", linewidth=1.5)
-        axes.set(xlabel="answer", ylabel="true class", ylim=(n_classes - 0.5, -0.5), yticks=range(n_classes))
+        axes.set(xlabel="answer", ylabel="true class")
+        axes.set_xticks(range(n_classes + 1), names, rotation=xticks_rotation)
+        axes.set_yticks(range(n_classes), names[:-1])
         self.ax_, self.figure_ = axes, axes.figure
         return self
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, digamma
+from scipy.special import betaincinv
 
 from demur.array_types import Floats, Mask
 from demur.errors import InputError
@@ -147,10 +147,10 @@ def mean_interval(values: ArrayLike, counts: ArrayLike, confidence_level: float 
 def area_intervals(confidence: ArrayLike, wrong: ArrayLike, confidence_level: float = 0.95) -> dict[str, Interval]:
     r"""Return intervals of the areas under the risk-coverage curve, by their names.
 
-    They are ``"augrc"``, ``"aurc"``, ``"aurc_ranked"`` and ``"eaurc"``. Read the AUGRC first: its interval is always
-    valid and a few times narrower than that of the AURC. ``"aurc_ranked"`` is the AURC again, with an interval for
-    scores that rank errors: it is valid if the risk does not fall as the coverage grows. Mistakes with the highest
-    confidence, such as mislabelled rows, break that.
+    They are ``"augrc"``, ``"aurc"`` and ``"aurc_ranked"``. Read the AUGRC first: its interval is always valid and a few
+    times narrower than that of the AURC. ``"aurc_ranked"`` is the AURC again, with an interval for scores that rank
+    errors: it is valid if the risk does not fall as the coverage grows. Mistakes with the highest confidence, such as
+    mislabelled rows, break that.
 
     Parameters
     ----------
@@ -255,9 +255,6 @@ def ranked_areas(loss: Floats, starts: NDArray[np.intp], tail: float) -> dict[st
     below = np.cumsum((risk / rank)[..., ::-1], axis=-1)[..., ::-1]
     in_aurc, in_augrc = loss * tied_mean(harmonic), loss * tied_mean(height)
     aurc, influence = in_aurc.mean(axis=-1), in_aurc + tied_mean(risk - below)
-    n_right = n_rows - loss.sum(axis=-1)
-    slope = digamma(n_rows + 1) - digamma(n_right + 1)
-    excess = np.maximum(aurc - (1 - n_right / n_rows * (1 + slope)), 0)  # above the area of the best order
     first = max(round(_RANKED * n_rows), 1) - 1  # the rows up to here weigh the same
     capped = np.minimum(harmonic, harmonic[first]) + (rank <= first + 1)
     moved = (risk - below)[..., np.maximum(np.arange(n_rows), first)]
@@ -268,7 +265,6 @@ def ranked_areas(loss: Floats, starts: NDArray[np.intp], tail: float) -> dict[st
         "augrc": _area(in_augrc.mean(axis=-1), in_augrc + tied_mean(risk * rank / n_rows), height[0], 0.5, tail),
         "aurc": interval,
         "aurc_ranked": (interval[0], interval[1], np.clip(high, interval[0], 1.0)),
-        "eaurc": _area(excess, influence - loss * slope[..., None], harmonic[0], float(np.log(2)), tail),
     }
 
 

@@ -136,7 +136,6 @@ FIGURES = {
     "augrc": Figure("AUGRC", "mean error rate x coverage"),
     "aurc": Figure("AURC", "area under risk-coverage"),
     "aurc_ranked": Figure("AURC, ranked errors", "valid if the risk does not fall with coverage"),
-    "eaurc": Figure("Excess AURC", "above the AURC of the best order; 0 is perfect"),
 }
 """All figures that an evaluation can have."""
 
