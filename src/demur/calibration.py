@@ -124,12 +124,11 @@ class TemperatureScaling(Parametrised):
         logits, columns, weights = self._logits(values[counted]), columns[counted], weights[counted]
         # Weights that sum to less than the number of rows are not counts.
         total = max(float(weights.sum()), float(len(counted)))
-        self.fitted_temperature_ = self.temperature or _best_temperature(logits, columns, weights, total)
+        self.fitted_temperature_, found = _least_log_loss(
+            logits, columns, weights, total, temperature=self.temperature, n_biases=self.biases * logits.shape[1]
+        )
         if self.biases:
-            fixed = self.temperature is not None
-            self.fitted_temperature_, self.biases_ = _with_biases(
-                self.fitted_temperature_, fixed, logits, columns, weights, total
-            )
+            self.biases_ = found
         return self
 
     def transform(self, proba: ArrayLike) -> FloatArray:
@@ -327,73 +326,64 @@ def softmax_at(logits: FloatArray, temperature: float, biases: Floats | None = N
     return found
 
 
-def _with_biases(
-    temperature: float,
-    fixed: bool,
+def _least_log_loss(
     logits: FloatArray,
     columns: NDArray[np.integer[Any]],
     weights: Floats,
     total: float,
+    *,
+    temperature: float | None,
+    n_biases: int,
 ) -> tuple[float, Floats]:
-    """Return the temperature, unless it is fixed, and the class biases of least log loss with a penalty.
+    """Return the temperature, unless it is given, and the class biases of least penalised log loss.
 
-    The penalty of the biases is half of the sum of their squares, in the units of one row's log loss.
+    A grid tells where to start. The penalty of the biases is half of the sum of their squares, in the units of one
+    row's log loss.
     """
     from scipy.optimize import minimize  # it takes a while to import
 
-    rows, share = np.arange(len(logits)), weights / weights.sum()
+    logits, rows, share = logits.astype(np.float64), np.arange(len(logits)), weights / weights.sum()
 
     def penalised(numbers: Floats) -> tuple[float, Floats]:
         log_temperature, biases = float(numbers[0]), numbers[1:]
         scaled = logits / np.exp(log_temperature)
-        scores = scaled + biases
+        scores = scaled + (biases if n_biases else 0.0)
         scores -= scores.max(axis=1, keepdims=True)
-        whole = np.log(np.exp(scores).sum(axis=1))
-        slopes = np.exp(scores - whole[:, None])
+        slopes = np.exp(scores)
+        sums = slopes.sum(axis=1)
+        loss = float(share @ (np.log(sums) - scores[rows, columns]))
+        slopes /= sums[:, None]
         slopes[rows, columns] -= 1
         slopes *= share[:, None]
         length = float(np.hypot(1.0, log_temperature))
-        value = float(share @ (whole - scores[rows, columns])) + (length - 1 + float(biases @ biases) / 2) / total
-        by_temperature = 0.0 if fixed else -float((slopes * scaled).sum()) + log_temperature / length / total
-        return value, np.append(by_temperature, slopes.sum(axis=0) + biases / total)
+        by_bias = slopes.sum(axis=0)[:n_biases] + biases / total
+        slopes *= scaled
+        by_temperature = log_temperature / length / total - float(slopes.sum())
+        return loss + (length - 1 + float(biases @ biases) / 2) / total, np.append(by_temperature, by_bias)
 
-    start = np.append(np.log(temperature), np.zeros(logits.shape[1]))
-    with np.errstate(under="ignore"):
-        found = minimize(penalised, start, jac=True, method="L-BFGS-B").x
-    return float(np.exp(found[0])), found[1:]
-
-
-def _best_temperature(logs: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats, total: float) -> float:
-    """Return the temperature of least penalised log loss, found on a grid and then between its neighbours."""
-    from scipy.optimize import minimize_scalar  # it takes a while to import
-
-    rows = np.arange(len(logs))
-
-    def penalised_log_loss(log_temperature: float) -> float:
-        scaled = logs / np.exp(log_temperature)
-        scaled -= scaled.max(axis=1, keepdims=True)
-        with np.errstate(under="ignore"):
-            losses = np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, columns]
-        penalty = float(np.hypot(1.0, log_temperature)) - 1
-        return float(np.average(losses, weights=weights)) + penalty / total
-
-    ranges = np.ptp(logs.astype(np.float64, copy=False), axis=1)
+    ranges = np.ptp(logits, axis=1)
     middle = np.log(np.median(ranges[ranges > 0])) if (ranges > 0).any() else 0.0
     # T = 1 is always inside: a class that is masked by a logit of -1e9 says nothing about the scale.
     low, high = min(middle, 0.0) - _WIDEST, max(middle, 0.0) + _WIDEST
-    grid = np.linspace(low, high, 2 + int(np.ceil(high - low)))
-    nearest = int(np.argmin([penalised_log_loss(value) for value in grid]))
-    around = grid[max(nearest - 1, 0)], grid[min(nearest + 1, len(grid) - 1)]
-    best = float(minimize_scalar(penalised_log_loss, bounds=around, method="bounded", options={"xatol": 1e-5}).x)
-    if min(best - grid[0], grid[-1] - best) < 1e-3:
+    tried = np.linspace(low, high, 2 + int(np.ceil(high - low)))
+    if temperature is not None:
+        low = high = float(np.log(temperature))
+        tried = np.array([low])
+    starts = np.column_stack([tried, np.zeros((len(tried), n_biases))])
+    with np.errstate(under="ignore"):
+        start = min(starts, key=lambda numbers: penalised(numbers)[0])
+        bounds, exact = [(low, high), *[(None, None)] * n_biases], {"ftol": 1e-13, "gtol": 1e-9}
+        found = minimize(penalised, start, jac=True, method="L-BFGS-B", bounds=bounds, options=exact).x
+    best = float(np.exp(found[0]))
+    if temperature is None and min(found[0] - low, high - found[0]) < 1e-3:
         warnings.warn(
-            f"the temperature {np.exp(best):.3g} is at the end of the range that was searched, and the log loss would "
-            "still fall beyond it: the scores do not order the classes, or the rows have no errors. Give a "
-            "temperature, or more rows.",
+            f"the temperature {best:.3g} is at the end of the range that was searched, and the log loss would still "
+            "fall beyond it: the scores do not order the classes, or the rows have no errors. Give a temperature, or "
+            "more rows.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
-    return float(np.exp(best))
+    return best, found[1:]
 
 
 def _logs(proba: FloatArray) -> FloatArray:

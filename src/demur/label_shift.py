@@ -73,8 +73,8 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     Attributes
     ----------
-    new_prior_ : array of shape (n_classes,)
-        The class frequencies estimated among the new rows.
+    old_prior_, new_prior_ : arrays of shape (n_classes,)
+        The class frequencies in training, and those estimated among the new rows.
     standard_error_ : array of shape (n_classes,)
         Of the new frequencies, from the observed information; zero for a class without mass.
     n_rows_ : int
@@ -118,7 +118,7 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
         values, old = _check(proba, self.train_prior)
         ratios = values / old
-        self.n_rows_, self.new_prior_ = len(values), _most_likely(ratios, old)
+        self.n_rows_, self.old_prior_, self.new_prior_ = len(values), old, _most_likely(ratios, old)
         self.standard_error_ = _standard_errors(ratios, self.new_prior_)
         gain = float(np.log(ratios @ self.new_prior_).sum())
         self.p_value_ = float(chi2.sf(max(2 * gain, 0.0), len(old) - 1))
@@ -148,17 +148,12 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     @property
     def distance_(self) -> float:
         """How far the frequencies moved: the total variation distance, from 0 to 1."""
-        return float(np.abs(self.new_prior_ - self._old).sum() / 2)
-
-    @property
-    def _old(self) -> Floats:
-        prior = np.asarray(self.train_prior, dtype=np.float64)
-        return np.asarray(prior / prior.sum())
+        return float(np.abs(self.new_prior_ - self.old_prior_).sum() / 2)
 
     def explain(self) -> str:
         """Describe how far the class frequencies moved, and how certain that is."""
         check_is_fitted(self)
-        old = self._old
+        old = self.old_prior_
         most = int(np.argmax(np.abs(self.new_prior_ - old)))
         found = "a shift" if self.p_value_ < 0.05 else "no significant shift"
         return (

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from demur.array_types import Floats, Mask
+from demur.array_types import AnyArray, Floats, Mask
 from demur.errors import InputError
 
 
@@ -195,14 +195,9 @@ def area_intervals(confidence: ArrayLike, wrong: ArrayLike, confidence_level: fl
     0 [0, 0.485]
     """
     tail = _tail(confidence_level)
-    scores, errors = np.asarray(confidence, dtype=np.float64), np.asarray(wrong)
-    if scores.ndim != 1 or errors.shape != scores.shape or len(scores) == 0 or errors.dtype != np.bool_:
-        raise InputError(
-            f"confidence and wrong need the same shape (n,) with n >= 1, and wrong must be boolean; got {scores.shape}"
-            f", {errors.shape} and dtype {errors.dtype}."
-        )
-    if not np.isfinite(scores).all():
-        raise InputError("confidence contains NaN or infinity; remove those rows first.")
+    scores, errors = check_losses(confidence, wrong)
+    if errors.dtype != np.bool_:
+        raise InputError(f"wrong must be boolean, got dtype {np.asarray(wrong).dtype}.")
     order = np.argsort(-scores, kind="stable")
     starts = np.flatnonzero(starts_of_ties(scores[order]))
     found = ranked_areas(errors[order].astype(np.float64), starts, tail)
@@ -332,3 +327,25 @@ def _check_counts(name: str, counts: Floats) -> None:
     whole = (counts >= 0) & (counts == np.floor(counts))
     if not whole.all():
         raise InputError(f"{name} must be numbers of rows, whole and not negative; got {counts[~whole].flat[0]:g}.")
+
+
+def check_losses(confidence: ArrayLike, loss: ArrayLike) -> tuple[Floats, AnyArray]:
+    """Check a confidence and a loss for each row: of one length, at least one, finite; booleans stay booleans.
+
+    Examples
+    --------
+    >>> check_losses([0.9, 0.6], [0, 1])
+    (array([0.9, 0.6]), array([0., 1.]))
+    """
+    scores = np.asarray(confidence, dtype=np.float64)
+    losses = np.asarray(loss)
+    if losses.dtype != np.bool_:
+        losses = losses.astype(np.float64, copy=False)
+    if scores.ndim != 1 or scores.shape != losses.shape or len(scores) == 0:
+        raise InputError(
+            f"confidence and loss need the same shape (n,) with n >= 1, got {scores.shape} and {losses.shape}."
+        )
+    for name, values in (("confidence", scores), ("loss", losses)):
+        if not np.isfinite(values).all():
+            raise InputError(f"{name} contains NaN or infinity; remove those rows, or clip the values, first.")
+    return scores, losses

@@ -10,7 +10,7 @@ from scipy.special import digamma
 
 from demur.array_types import AnyArray, Floats
 from demur.errors import InputError
-from demur.metrics.intervals import starts_of_ties
+from demur.metrics.intervals import check_losses, starts_of_ties
 from demur.rules import check_weights
 
 
@@ -89,7 +89,7 @@ class RiskCoverage:
         sample_weight : array of shape (n,), optional
             How often each row counts.
         """
-        scores, losses = _check_rows(confidence, loss)
+        scores, losses = check_losses(confidence, loss)
         weights = None if sample_weight is None else check_weights(sample_weight, len(scores))
         # The best possible order accepts the smallest losses first.
         best = TiedGroups.from_rows(-losses.astype(np.float64), losses, weights).area_under_risk()
@@ -220,21 +220,6 @@ class TiedGroups(NamedTuple):
         """Return the weight before each group and of the group, the loss before it and of it."""
         weight, loss = (np.append(0.0, total[:-1]) for total in (self.weight, self.loss))
         return weight, self.weight - weight, loss, self.loss - loss
-
-
-def _check_rows(confidence: ArrayLike, loss: ArrayLike) -> tuple[Floats, AnyArray]:
-    scores = np.asarray(confidence, dtype=np.float64)
-    losses = np.asarray(loss)
-    if losses.dtype != np.bool_:
-        losses = losses.astype(np.float64, copy=False)
-    if scores.ndim != 1 or scores.shape != losses.shape or len(scores) == 0:
-        raise InputError(
-            f"confidence and loss need the same shape (n,) with n >= 1, got {scores.shape} and {losses.shape}."
-        )
-    for name, values in (("confidence", scores), ("loss", losses)):
-        if not np.isfinite(values).all():
-            raise InputError(f"{name} contains NaN or infinity; remove those rows, or clip the values, first.")
-    return scores, losses
 
 
 def as_given(values: AnyArray, like: ArrayLike) -> Any:
