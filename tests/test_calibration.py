@@ -86,14 +86,14 @@ def test_a_class_without_rows():
     assert (calibrated[:, 2] == 0).all()
 
 
-def test_rows_without_an_error_do_not_make_certain():
+def test_rows_without_errors_give_a_moderate_temperature():
     """The log loss alone would choose the lowest temperature there is."""
     proba = np.array([[0.9, 0.1], [0.2, 0.8]] * 100)
     temperature = TemperatureScaling().fit(proba, [0, 1] * 100).temperature_
     assert 0.2 < temperature < 1
 
 
-def test_what_holds_the_temperature_vanishes_beside_many_rows():
+def test_the_penalty_is_negligible_with_many_rows():
     rng = np.random.default_rng(0)
     proba = rng.dirichlet([1, 1, 1], size=20_000)
     y = (proba.cumsum(axis=1) > rng.random((20_000, 1))).argmax(axis=1)
@@ -152,7 +152,7 @@ SIBLINGS = {
 
 
 @pytest.mark.parametrize("name", SIBLINGS)
-def test_whoever_takes_probabilities_refuses_logits(name):
+def test_functions_of_probabilities_refuse_logits(name):
     with pytest.raises(ValueError, match=r"probabilities must lie in \[0, 1\]"):
         SIBLINGS[name](LOGITS)
     with pytest.raises(ValueError, match="probabilities must sum to 1 in each row"):
@@ -290,7 +290,7 @@ def test_half_precision_is_computed_in_single(precision):
 
 
 @pytest.mark.parametrize(("scale", "masked"), [(1e-6, False), (1e6, False), (1.0, True)])
-def test_of_many_rows_a_part_is_enough(scale, masked, monkeypatch):
+def test_a_sample_of_many_rows_is_enough(scale, masked, monkeypatch):
     rng = np.random.default_rng(3)
     y = rng.integers(50, size=8_000)
     logits = rng.normal(size=(len(y), 50))

@@ -213,7 +213,7 @@ def test_rows_that_cannot_be_compared():
 
 
 @pytest.mark.parametrize("load_data", [load_wine, load_breast_cancer, load_digits])
-def test_ordinary_rows_are_left_in_peace_by_default(load_data):
+def test_ordinary_rows_are_not_novel_by_default(load_data):
     rows, y = load_data(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     train, test = order[: len(y) * 2 // 3], order[len(y) * 2 // 3 :]
@@ -273,7 +273,7 @@ def test_the_reason_names_the_unusual_columns(model):
     assert model.decide(ODD).novel.tolist() == [False, True, True, True, False]
 
 
-def test_tables_leave_ordinary_rows_in_peace(model, table):
+def test_ordinary_rows_of_tables_are_not_novel(model, table):
     judged = evaluate_table(model, table)
     assert judged.n_novel == 0
     assert judged.to_json()["counts"]["novel"] == 0
@@ -299,7 +299,7 @@ def test_saved_and_loaded(model, iris, tmp_path):
 
 
 @pytest.mark.parametrize("draw", [*KINDS, "whole"])
-def test_a_few_rows_are_told_as_many_are(draw):
+def test_small_batches_agree_with_large_ones(draw):
     rng = np.random.default_rng(3)
     if draw == "whole":  # nothing missing and no long tail: the shortest of all ways
         rows, categorical = np.c_[rng.uniform(size=(300, 3)), rng.integers(5, size=(300, 2))], [False] * 3 + [True] * 2

@@ -118,7 +118,7 @@ def test_small_limits_get_more_of_delta():
     assert (loads > [0.7, 0.8]).all()
 
 
-def test_a_number_of_rows_needs_to_know_how_many_come():
+def test_a_limit_in_rows_needs_the_rows_per_period():
     gains = np.random.default_rng(0).normal(size=(500, 1))
     with pytest.raises(InputError, match="give rows_per_period"):
         Capacity({"a": 40}).fit(decision_of(gains), "a")
@@ -137,12 +137,12 @@ def test_a_number_of_rows_needs_to_know_how_many_come():
         ({"z": 3}, InputError, "there is a limit for 'z'; the experts are a"),
     ],
 )
-def test_hostile_limits_are_refused_in_words(limits, error, message):
+def test_invalid_limits_raise_clear_errors(limits, error, message):
     with pytest.raises(error, match=message):
         Capacity(limits).assign(decision_of([[0.1]]), "a")
 
 
-def test_what_else_is_refused():
+def test_other_invalid_calls_raise_clear_errors():
     few = decision_of(np.ones((10, 1)))
     with pytest.raises(InputError, match="10 calibration rows cannot show"):
         Capacity({"a": 0.01}).fit(few, "a")

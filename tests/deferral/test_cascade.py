@@ -58,7 +58,7 @@ def test_a_cascade_comes_back_as_it_was(n_rows):
         np.testing.assert_array_equal(here.asked, there.asked)
 
 
-def test_answers_that_are_not_bought_are_not_looked_at(cascade):
+def test_answers_that_are_not_bought_are_not_used(cascade):
     answers, confidence, _ = services(1000, seed=1)
     run = cascade.run(answers, confidence, mistake=10)
     changed = np.where(run.asked, answers, (answers + 1) % 3)
@@ -67,7 +67,7 @@ def test_answers_that_are_not_bought_are_not_looked_at(cascade):
     assert (again.asked == run.asked).all()
 
 
-def test_an_answer_outside_the_classes_is_an_answer_like_others(cascade):
+def test_an_answer_outside_the_classes_is_accepted(cascade):
     answers, confidence, y = services(450, seed=2)
     unknown = np.where((answers == 2) & (np.arange(3) == 0), 99, answers)
     fitted = Cascade(PRICES, mistake=1.0).fit(unknown, confidence, y)
@@ -104,12 +104,12 @@ def test_too_few_rows_guarantee_nothing():
         ({"mistake": 1.0, "budget": 1.0}, "give either mistake"),
     ],
 )
-def test_hostile_parameters_are_refused_in_words(change, message):
+def test_invalid_parameters_raise_clear_errors(change, message):
     with pytest.raises(InputError, match=message):
         Cascade(**{"services": PRICES, **change}).fit(*services(100)).run(*services(100)[:2])
 
 
-def test_hostile_rows_are_refused_in_words(cascade):
+def test_invalid_rows_raise_clear_errors(cascade):
     answers, confidence, y = services(100)
     with pytest.raises(InputError, match="answers must have shape"):
         Cascade(PRICES).fit(answers[:, :2], confidence, y)
@@ -174,7 +174,7 @@ def test_certify_compares_labels_that_fit_has_not_seen_by_their_names():
         cascade.certify(np.column_stack([new, new]), sure, new, within=0.05)
 
 
-def test_one_call_at_a_time_ends_where_stored_calls_do(cascade):
+def test_next_agrees_with_run(cascade):
     answers, confidence, _ = services(40, seed=1)
     run = cascade.run(answers, confidence, mistake=10)
     names = list(PRICES)
@@ -189,7 +189,7 @@ def test_one_call_at_a_time_ends_where_stored_calls_do(cascade):
         assert step.confidence == pytest.approx(run.confidence[row])
 
 
-def test_answers_out_of_turn_are_used(cascade):
+def test_answers_in_another_order_are_used(cascade):
     """Where the first service does not answer, the others are enough to go on with."""
     first = cascade.next({}, {}, mistake=1e9).service
     others = [name for name in PRICES if name != first]
@@ -212,7 +212,7 @@ def test_an_answer_that_fit_has_not_seen_leads_to_a_question(cascade):
     assert step.decision == "ask"
 
 
-def test_a_human_makes_mistakes_as_rare_as_they_are_dear():
+def test_a_human_is_asked_more_often_where_mistakes_cost_more():
     answers, confidence, y = services(450)
     cascade = Cascade(PRICES, human=6.0).fit(answers, confidence, y)
     shares = [(cascade.run(answers, confidence, mistake=mistake).ask == "human").mean() for mistake in (1, 20, 1000)]

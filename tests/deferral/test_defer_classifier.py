@@ -188,7 +188,7 @@ def test_gaps_votes_and_tables_are_read_as_by_defer_option():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ms", "two-stage", "decoupled"])
-def test_gaps_shrink_information_not_correctness(name):
+def test_missing_answers_do_not_bias_the_estimates(name):
     """Answers that are missing on half of the rows, more often where the expert is good, move no estimate."""
     X, y, answers = problem(6000)
     rng = np.random.default_rng(1)
@@ -247,13 +247,13 @@ def test_names_missing_values_and_sparse_matrices():
         ({"reject_label": 1}, [0, 1, 0, 1], "also a class"),
     ],
 )
-def test_hostile_input_is_refused_in_words(parameters, answers, message):
+def test_invalid_input_raises_clear_errors(parameters, answers, message):
     model = DeferClassifier(**({"experts": {"nurse": 0.1}} | FAST | parameters))
     with pytest.raises((InputError, InputTypeError), match=message):
         model.fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1], answers=answers)
 
 
-def test_a_weight_of_0_is_no_row():
+def test_rows_of_weight_0_are_ignored():
     X, y, answers = problem(80)
     kept = np.random.default_rng(0).random(80) < 0.6
     weighted = DeferClassifier("ms", {"nurse": 0.0}, **FAST).fit(X, y, answers=answers, sample_weight=3.0 * kept)

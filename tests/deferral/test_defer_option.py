@@ -138,7 +138,7 @@ def test_a_useless_expert_costs_nothing(price):
 
 @pytest.mark.parametrize("depends", [False, True], ids=["at random", "on the features"])
 @pytest.mark.slow
-def test_gaps_shrink_information_not_correctness(depends):
+def test_missing_answers_do_not_bias_the_estimates(depends):
     """Three answers of four are missing; over twenty draws the estimates are not off on the mean by more than noise."""
     errors = []
     for seed in range(20):
@@ -338,7 +338,7 @@ def test_three_classes_by_name():
         ({"y": np.zeros(60)}, "y holds only one class"),
     ],
 )
-def test_hostile_input_is_refused_in_words(change, message):
+def test_invalid_input_raises_clear_errors(change, message):
     X, y, expert, _ = problem(60)
     rows = {"X": X, "y": y, "answers": expert}
     parameters = {"experts": {"nurse": 0.1}}
@@ -359,7 +359,7 @@ def test_hostile_input_is_refused_in_words(change, message):
         ("cheap", "prices must be numbers"),
     ],
 )
-def test_hostile_prices_are_refused_in_words(prices, message):
+def test_invalid_prices_raise_clear_errors(prices, message):
     model, X, _, _ = fitted(60)
     with pytest.raises((InputError, InputTypeError), match=re.escape(message)):
         model.decide(X, prices=prices)

@@ -89,7 +89,7 @@ class _Indifferent(JointLoss):
 
 
 @pytest.mark.slow
-def test_a_loss_that_forgets_the_experts_is_not_called_calibrated():
+def test_a_loss_that_ignores_the_experts_is_not_calibrated():
     assert check_deferral(_Indifferent(), 2, seconds=10).verdict != "calibrated"
 
 

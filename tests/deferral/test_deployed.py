@@ -109,7 +109,7 @@ def test_the_service_says_whom_to_ask(model):
         ({"cost": 0.1}, "it asks experts, each at a price of its own"),
     ],
 )
-def test_the_service_refuses_in_words(model, more, words):
+def test_the_service_refuses_invalid_requests(model, more, words):
     question, service = {"row": {"a": 1, "b": 1, "c": 1}, **more}, Answerer(model)
     checks = TypeAdapter(question_type(model, max_rows=10))
     with pytest.raises((ValidationError, RequestError), match=words):

@@ -98,7 +98,7 @@ def test_permuting_classes_and_experts_permutes_everything(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_an_expert_who_was_not_asked_leaves_no_trace(name):
+def test_a_missing_answer_does_not_change_the_loss(name):
     loss, (scores, y, right) = get_joint(name), examples((30,), gaps=0.0)
     right[:, 1] = torch.nan
     without = scores[:, [0, 1, 2, 3, 4, 6]]
@@ -261,7 +261,7 @@ class _Incomplete:
         (lambda loss: get_joint("decoupled", weight=0.0), InputError, "weight must be positive"),
     ],
 )
-def test_refusals_in_words(call, error, message):
+def test_invalid_scores_raise_clear_errors(call, error, message):
     with pytest.raises(error, match=message):
         call(get_joint("ms"))
 

@@ -271,7 +271,7 @@ def test_shares_outside_the_domain(value):
             Coverage(value)
 
 
-def test_what_is_no_number():
+def test_a_share_must_be_a_number():
     with pytest.raises(TypeError, match=r"target_risk must be a number in \(0, 1\), got '5 %'"):
         RiskControl("5 %")
     with pytest.raises(TypeError, match="target must be a number"):

@@ -179,7 +179,7 @@ def test_all_rows_equal():
         assert curve.eaurc == 0
 
 
-def test_it_says_what_it_is():
+def test_repr():
     curve = RiskCoverage.from_confidence([-1.0, -2.0], [0, 1])
     assert repr(curve) == "RiskCoverage(2 rows, 2 points, augrc=0.125, aurc=0.25, eaurc=0)"
     assert curve.thresholds[-1] < -2.0

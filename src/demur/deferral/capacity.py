@@ -41,7 +41,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     -----
     Batch: the assignment starts with the best action of each row. While an expert has too many rows, the cheapest chain
     of moves to the model or to an expert with room is made (successive shortest paths), which keeps the assignment
-    optimal for its loads. A row on which model and expert tie leaves an expert first.
+    optimal for its loads. Rows on which the model and the expert cost the same are moved first.
 
     Stream: a tenth of the calibration rows gives the prices :math:`\lambda_e`, by which the best limited expert of each
     row is chosen. On the other rows one surcharge :math:`s_e` for each expert is chosen: a row is given to its best

@@ -576,8 +576,8 @@ class AnswerTable:
 class Pool:
     """Class probabilities from the answers of several services: the mean of a logistic regression and a forest.
 
-    Their inputs are confidences, and the logarithms of class frequencies given each answer. The forest needs many rows;
-    it knows how the services err together. A single service has the class frequencies of its table.
+    Their inputs are the confidences, and the logarithms of the class frequencies given each answer. The forest models
+    errors that the services share, and needs many rows. A single service has the class frequencies of its table.
     """
 
     regression: Any = None

@@ -31,9 +31,9 @@ class FittedThreshold(ThresholdRule):
 class Coverage(FittedThreshold):
     """Answer at least the share ``target`` of the rows, the most confident ones, and as little more as ties allow.
 
-    Of the n calibration rows it accepts the smallest number k with k / n >= target. Rows of equal confidence cannot
-    be told apart by a threshold, so where the k-th most confident row ties with others the whole tied group is
-    accepted: at least the target, at most the target plus that group. New rows are accepted where their confidence
+    Of the n calibration rows it accepts the smallest number k with k / n >= target. A threshold cannot separate rows of
+    equal confidence, so where the k-th most confident row ties with others, all of these are accepted: at least the
+    target, at most the target plus the tied rows. New rows are accepted where their confidence
     exceeds that of the most confident calibration row left out.
 
     With ``delta``, at least the share ``target`` of *new* rows is answered, with probability 1 - delta over the

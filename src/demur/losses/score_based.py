@@ -159,9 +159,9 @@ class AsymmetricSoftmax(PlusOneLoss):
 
     Cao et al. 2023. With p the softmax of the K class scores and
     :math:`s = e^{g_{K+1}} / (\sum_{k \le K+1} e^{g_k} - \max_{k \le K} e^{g_k})` the loss is
-    :math:`-\log p_y - (1-c) \log s - c \log(1-s)`. The binary part has no say in p, since for every p its minimum is
-    at s = 1 - c. So p = eta and :math:`e^{g_{K+1}} : e^{\max g} = (1-c)(1 - \max\eta) : c \max\eta`: the last score is
-    the largest iff max eta <= 1 - c. There is a kink where the two largest class scores are equal.
+    :math:`-\log p_y - (1-c) \log s - c \log(1-s)`. The binary part does not influence p, since for every p its minimum
+    is at s = 1 - c. So p = eta and :math:`e^{g_{K+1}} : e^{\max g} = (1-c)(1 - \max\eta) : c \max\eta`: the last score
+    is the largest iff max eta <= 1 - c. There is a kink where the two largest class scores are equal.
 
     Examples
     --------
@@ -283,12 +283,12 @@ class DeepGamblers(PlusOneLoss):
 class AbstainingClassifier(PlusOneLoss):
     r"""Deep abstaining classifier: :math:`-(1-b) \log(p_y / (1-b)) - \alpha \log(1-b)`, :math:`b = p_{K+1}`.
 
-    Thulasidasan et al. 2019. Their alpha rises during training by a schedule that knows no cost; here it is a constant,
-    since a loss does not know the epoch. With u = 1 - b and H the entropy of eta the risk is at best u H - alpha log u,
-    least at u = min(1, alpha / H). The last score is the largest iff :math:`1 - u \ge u \max\eta`, that is iff H >=
-    alpha (1 + max eta). With two classes H falls as max eta grows, so the default
-    :math:`\alpha = H(c, 1-c) / (2-c)` is calibrated. With more, H depends on the
-    spread below the maximum, and no alpha is.
+    Thulasidasan et al. 2019. Their alpha rises during training by a schedule that does not depend on the cost; here it
+    is a constant, since a loss does not depend on the epoch. With u = 1 - b and H the entropy of eta the risk is at
+    best u H - alpha log u, least at u = min(1, alpha / H). The last score is the largest iff :math:`1 - u \ge u
+    \max\eta`, that is iff H >= alpha (1 + max eta). With two classes H falls as max eta grows, so the default
+    :math:`\alpha = H(c, 1-c) / (2-c)` is calibrated. With more, H depends on the spread below the maximum, and no alpha
+    is.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""Confidence intervals of the figures, from counts and ranks; none of these collapses to a point.
+"""Confidence intervals of the figures, from counts and ranks.
 
-A bootstrap cannot imagine what it has not seen: 20 right answers of 20 resample to 20 of 20, whatever the true rate.
-The intervals here start from the exact one for a proportion (Clopper and Pearson 1934) and carry it over to means and
-areas. ``tests/metrics/test_intervals.py`` checks that each covers, the extremes included. For figures of your own there
-is :func:`scipy.stats.bootstrap`.
+A bootstrap can only resample the rows it has: 20 right answers of 20 give 20 of 20 in every sample, whatever the true
+rate. The intervals here extend the exact interval of a proportion (Clopper and Pearson 1934) to means and areas.
+``tests/metrics/test_intervals.py`` checks that each covers, the extremes included. For figures of your own there is
+:func:`scipy.stats.bootstrap`.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """Reading predictions: which examples were rejected, and which answers are right.
 
-Labels come as numbers or strings, in lists, arrays or data frames, with a marker for "rejected" among them.
-Everything that could be misread in silence is an error here: a marker that is also a class, a marker that
-NumPy has turned into text, strings compared with numbers.
+Labels are numbers or strings, in lists, arrays or data frames, with a marker for "rejected" among them. Ambiguous input
+is an error: a marker that is also a class, a marker that NumPy has turned into text, strings compared with numbers.
 """
 
 from typing import Any

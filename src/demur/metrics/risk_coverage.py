@@ -19,7 +19,7 @@ class RiskCoverage:
     r"""Risk and coverage at every threshold of a confidence, and the areas under them.
 
     Made by :meth:`from_confidence`. Point i of the curve accepts the rows with ``confidence > thresholds[i]``.
-    Rows of equal confidence cannot be told apart by a threshold, so a tied group enters whole: one point per
+    A threshold cannot separate rows of equal confidence, so tied rows are accepted together: there is one point per
     distinct confidence.
 
     Parameters
@@ -139,7 +139,7 @@ class RiskCoverage:
     def risk_at(self, coverage: ArrayLike) -> Any:
         """Return the risk when at least the share ``coverage`` must be answered.
 
-        That is the risk at the first point that covers so much: a tied group enters whole.
+        That is the risk at the first point with at least this coverage; tied rows are accepted together.
 
         Parameters
         ----------
