@@ -207,6 +207,22 @@ def test_answers_of_another_type_are_refused():
         Cascade(PRICES).fit(answers.astype(str), confidence, y)
 
 
+def test_tables_and_mappings_are_read_by_the_names_of_their_columns(cascade):
+    answers, confidence, _ = services(50, seed=1)
+    expected = cascade.run(answers, confidence, mistake=10)
+    frames = [
+        pd.DataFrame(values, columns=list(PRICES))[["dear", "cheap", "middle"]] for values in (answers, confidence)
+    ]
+    for said, sure in (frames, [frame.to_dict("list") for frame in frames]):
+        found = cascade.run(said, sure, mistake=10)
+        np.testing.assert_array_equal(found.label, expected.label)
+        np.testing.assert_array_equal(found.asked, expected.asked)
+    with pytest.raises(InputError, match="confidence has no column 'middle'; its columns are dear, cheap"):
+        cascade.run(frames[0], frames[1].drop(columns="middle"))
+    with pytest.raises(InputError, match="answers has 50 rows, and y has 49"):
+        Cascade(PRICES).fit(answers, confidence, np.zeros(49))
+
+
 def test_an_answer_that_fit_has_not_seen_leads_to_a_question(cascade):
     step = cascade.next({"cheap": 99}, {"cheap": 1.0}, mistake=10)
     assert step.decision == "ask"

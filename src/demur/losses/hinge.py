@@ -135,7 +135,7 @@ class BinaryEncodedHinge(_HingeLoss):
         return ceil(log2(n_classes))
 
     def for_classes(self, n_classes: int) -> BinaryEncodedHinge:
-        self._check_n_classes(n_classes)
+        super().for_classes(n_classes)
         return replace(self, n_classes=n_classes)
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:

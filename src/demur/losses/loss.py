@@ -207,7 +207,10 @@ class Loss(Trainable):
 
     def for_classes(self, n_classes: int) -> Loss:
         """Return the loss for a problem of ``n_classes`` classes, or refuse if it cannot have that many."""
-        self._check_n_classes(n_classes)
+        if n_classes < 2:
+            raise InputError(f"a classifier needs at least two classes, got {n_classes}.")
+        if self.binary_only and n_classes != 2:
+            raise InputError(f"{self.name} is for two classes only, got {n_classes}; 'ce' takes any number.")
         return self
 
     def variants_to_train(self) -> list[Loss]:
@@ -287,12 +290,6 @@ class Loss(Trainable):
         with full_precision(scores):
             return self.inverse_link(at_least_single(scores)).movedim(-1, -1 if class_axis is None else class_axis)
 
-    def _check_n_classes(self, n_classes: int) -> None:
-        if n_classes < 2:
-            raise InputError(f"a classifier needs at least two classes, got {n_classes}.")
-        if self.binary_only and n_classes != 2:
-            raise InputError(f"{self.name} is for two classes only, got {n_classes}; 'ce' takes any number.")
-
     def _n_classes(self, n_outputs: int) -> int:
         """Return the largest number of classes that ``n_outputs`` scores can tell apart."""
         if self.binary_only:
@@ -317,8 +314,6 @@ class Loss(Trainable):
                     f"the axis of the classes in scores of shape {shape} is not known: pass class_axis=1 for images "
                     "of shape (N, classes, H, W), or class_axis=-1 for the last axis."
                 )
-        elif not -scores.ndim <= class_axis < scores.ndim:
-            raise InputError(f"class_axis={class_axis} is not an axis of scores of shape {shape}.")
         else:
             scores = scores.movedim(class_axis, -1)
         if not torch.compiler.is_compiling():

@@ -76,8 +76,6 @@ class LossModule(nn.Module):
     def _classes_last(self, values: Tensor) -> Tensor:
         if values.ndim < 2:
             return values
-        if not -values.ndim <= self.class_dim < values.ndim:
-            raise InputError(f"class_dim={self.class_dim} is not an axis of a tensor of shape {tuple(values.shape)}.")
         return values.movedim(self.class_dim, -1)
 
     def _each(self, scores: Tensor, target: Tensor, is_soft: bool) -> tuple[Tensor, Tensor | int]:
