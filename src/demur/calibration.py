@@ -21,8 +21,8 @@ __all__ = ["OneVsRestCalibration", "TemperatureScaling", "best_calibration"]
 _WIDEST = float(np.log(1e3))
 """The search for a temperature covers a factor of 1,000 on both sides of the typical range of a row's logits."""
 
-_MOST_NUMBERS = 1 << 21
-"""Numbers that a temperature is fitted on: with 2,000 rows, its error raises the mean log loss by about 0.0003."""
+_MOST_NUMBERS = 1 << 20
+"""Numbers that a temperature is fitted on: with 1,000 rows, its error raises the mean log loss by about 0.0005."""
 
 _ROWS_FOR_ISOTONIC = 200
 """With fewer rows of a class, isotonic calibration was worse than a temperature on most data that were tried."""
@@ -372,7 +372,8 @@ def _least_log_loss(
     starts = np.column_stack([tried, np.zeros((len(tried), n_biases))])
     with np.errstate(under="ignore"):
         start = min(starts, key=lambda numbers: penalised(numbers)[0])
-        bounds, exact = [(low, high), *[(None, None)] * n_biases], {"ftol": 1e-13, "gtol": 1e-9}
+        bounds: Any = [(low, high), *[(None, None)] * n_biases]
+        exact: Any = {"ftol": 1e-13, "gtol": 1e-9}
         found = minimize(penalised, start, jac=True, method="L-BFGS-B", bounds=bounds, options=exact).x
     best = float(np.exp(found[0]))
     if temperature is None and min(found[0] - low, high - found[0]) < 1e-3:

@@ -45,7 +45,7 @@ _ROWS_FOR_QUANTILES = 20_000
 _PIECE = 1024
 """Points whose distances are computed at a time."""
 _FIRST = 256
-"""Kept rows that the service compares a row with first: most new rows are near one of them."""
+"""Kept rows that are compared first: most new rows are near one of them."""
 _HALF = float(np.sqrt(0.5))
 """The value of a category's indicator: two different categories have the distance of one range."""
 _MORE = 1 + 1e-9
@@ -128,12 +128,17 @@ class TrainingRows:
         values = filled[:, column]
         return library.concatenate([scaled, library.where(values == code, _HALF, library.zeros_like(values))], 1)
 
-    def nearest(self, points: Floats) -> Floats:
-        """Return the squared distance of each point to the nearest kept row."""
+    def nearest(self, points: Floats, enough: float = 0.0) -> Floats:
+        """Return the squared distance of each point to the nearest kept row, or 0 if a row is within ``enough``."""
         found = np.zeros(len(points))
         for start in range(0, len(points), _PIECE):
             piece = slice(start, start + _PIECE)
-            found[piece] = _least(points[piece], self.kept)
+            some = points[piece]
+            near = _least(some.astype(np.float32), self.kept[:_FIRST].astype(np.float32))
+            room = 1e-5 * (enough + some.shape[1] + np.einsum("ij,ij->i", some, some))  # for rounding
+            left = np.flatnonzero(near > enough - room)
+            if len(left):
+                found[piece][left] = _least(some[left], self.kept)
         found[found < _ZERO] = 0.0
         return found
 
@@ -263,8 +268,8 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """Return which rows are novel, at ``rate`` or at another rate."""
         rows, training = self._checked(X), self.training_rows_
         most_outside, radius = self._limits(self.rate if rate is None else rate)
-        points = training.points(rows)
-        far = training.nearest(points) > radius**2 * _MORE
+        near, points = radius**2 * _MORE, training.points(rows)
+        far = training.nearest(points, near) > near
         return np.asarray(far | (training.outside(rows, points).sum(axis=1) > most_outside))
 
     def may_be_novel(self, X: Any) -> Any:

@@ -622,7 +622,12 @@ def _to_numpy(array: Any) -> AnyArray:
 
 
 def as_floats(values: ArrayLike) -> FloatArray:
-    """Return numbers in single or double precision: half precision cannot tell 0.997 from 0.9975."""
+    """Return numbers in single or double precision, NaN where they are masked.
+
+    Half precision becomes single, because it cannot tell 0.997 from 0.9975.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        values = values.astype(np.float64).filled(np.nan)
     array = _to_numpy(values)
     if array.dtype == np.float16:
         return array.astype(np.float32)

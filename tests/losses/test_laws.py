@@ -288,16 +288,6 @@ def test_free_rejection_rejects_all_that_is_uncertain(name):
     assert decision.reject[decision.confidence <= 1].all()
 
 
-@pytest.mark.parametrize("shape", [(), (7,), (3, 7)])
-@pytest.mark.parametrize("name", ALL)
-def test_the_gradient_of_the_scores_is_autograds(name, shape):
-    loss, scores, y = random_scores(name, shape)
-    weight = torch.rand(shape, dtype=torch.float64)
-    leaf = scores.clone().requires_grad_()
-    (expected,) = torch.autograd.grad((loss.forward(leaf, y, 0.2) * weight).sum(), leaf)
-    assert torch.allclose(loss.score_gradient(scores, y, 0.2, weight), expected, rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize("kind", [AdditivePairwise, MultiplicativePairwise])
 def test_a_margin_function_may_return_what_it_was_given(kind):
     @dataclass(frozen=True)

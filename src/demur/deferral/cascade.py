@@ -17,6 +17,7 @@ from demur.array_types import AnyArray, AnyMapping, Floats, Ints, Mask, Objects
 from demur.deferral.experts import by_name, is_gap, read_experts
 from demur.errors import InputError
 from demur.estimators.splitting import Fold
+from demur.guarantees.coverage import check_share
 from demur.guarantees.risk_control import NoGuaranteeError, mean_p_value, upper_bound
 
 ServiceSet: TypeAlias = int
@@ -221,6 +222,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             raise InputError(f"a service cannot be called {HUMAN!r}, the person who is always right; rename it.")
         person = {} if self.human is None else read_experts({HUMAN: self.human})
         self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError(f"a cascade needs rows of at least two classes, got {len(self.classes_)}.")
         self.shares_ = np.bincount(codes) / len(codes)
         self.prices_ = np.array([one.price for one in (services | person).values()])
         said, sure, given = self._read(answers, confidence)
@@ -357,12 +360,15 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """
         said, sure, _ = self._read(answers, confidence)
         known, n = self._known_by(said, sure), len(said)
+        check_share("delta", delta, closed=False)
         if budget is not None:
             self.certified_ = self._within_budget(budget, delta, n, known)
             return self
         if y is None:
             raise InputError("give the labels y, to certify an accuracy, or a budget.")
         labels, certified = np.asarray(y), None
+        if len(labels) != n:
+            raise InputError(f"answers has {n:,} rows, and y has {len(labels):,}.")
         codes = np.where(np.isin(labels, self.classes_), np.searchsorted(self.classes_, labels), -1)
         # Compared by their names: a label that fit has not seen has no number, and a service may know it.
         alone = by_name(answers, list(self.services)) == labels.astype(object)[:, None]
@@ -398,20 +404,20 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         if certified is None:
             raise NoGuaranteeError(
                 f"no policy keeps the budget {budget:g} with probability {1 - delta:g}, on {n_rows} rows: the cheapest "
-                f"costs {spent[0].mean():g} per row; give more rows, or a larger budget."
+                f"costs {self.policies_[0].cost:g} per row; give more rows, or a larger budget."
             )
         return certified
 
     def _read(self, answers: Any, confidence: Any) -> tuple[Ints, Floats, Mask]:
         """Return numbers of the answers, n_classes for one that is not a class, confidences, and which are given."""
         names = list(self.services)
-        table, sure = by_name(answers, names), by_name(confidence, names, "confidence")
-        if table.shape != sure.shape:
-            raise InputError(f"confidence must have the shape of answers, {table.shape}, got {sure.shape}.")
+        table, level = by_name(answers, names), by_name(confidence, names, "confidence")
+        if table.shape != level.shape:
+            raise InputError(f"confidence must have the shape of answers, {table.shape}, got {level.shape}.")
         number_of = {label: number for number, label in enumerate(self.classes_.tolist())}
         said = np.frompyfunc(lambda answer: number_of.get(answer, len(number_of)), 1, 1)(table).astype(np.int64)
         given = ~np.frompyfunc(is_gap, 1, 1)(table).astype(bool)
-        sure = np.where(given, sure, 0.0).astype(np.float64)
+        sure = np.where(given, level, 0.0).astype(np.float64)
         for row, s in np.argwhere(~np.isfinite(sure)).tolist():
             raise InputError(
                 f"row {row + 1:,} has an answer of {names[s]!r} and the confidence {sure[row, s]:g}: "
@@ -516,7 +522,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             if value is not None and not value >= 0:
                 raise InputError(f"{name} must be a number of at least 0, got {value!r}.")
         if mistake is not None and budget is None:
-            return [(max(self.policies_, key=lambda policy: mistake * policy.accuracy - policy.cost), rows)]
+            return [(max(self.policies_, key=lambda one: (mistake * one.accuracy - one.cost, one.accuracy)), rows)]
         if mistake is not None or budget is None:
             raise InputError("give either mistake, the cost of a mistake, or budget, the amount to spend per row.")
         costs = np.array([policy.cost for policy in self.policies_])

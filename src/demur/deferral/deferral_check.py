@@ -210,7 +210,7 @@ class _Setting:
 
         def rule(scores: Tensor, cost: Any) -> Decision[Tensor]:
             found = joint.decide(self.all_scores(scores), self.prices)
-            action = torch.where(found.reject, self.n_classes + found.ask, found.label)
+            action = torch.where(found.reject, self.n_classes + torch.as_tensor(found.ask), found.label)
             return Decision.from_acceptance(action, torch.ones(action.shape, dtype=torch.float64))
 
         n_outputs = len(self.prices) + (self.n_classes if self.eta is None else 0)

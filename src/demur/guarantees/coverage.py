@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, Floats
 from demur.errors import InputError, InputTypeError
-from demur.rules import Decision, ThresholdRule, check_proba, register_rule
+from demur.rules import Decision, ThresholdRule, as_floats, check_proba, register_rule
 
 
 class FittedThreshold(ThresholdRule):
@@ -109,7 +109,8 @@ class Coverage(FittedThreshold):
             enough &= bdtrc(counts - 1, n_rows, target) <= self.delta
         lowest_accepted = descending[enough.argmax() if enough.any() else -1]
         n_accepted = int(np.searchsorted(-descending, -lowest_accepted, side="right"))
-        below_all = 0.0 if descending[-1] > 0 else -np.inf
+        # New rows may have a confidence below all of these; probabilities are positive.
+        below_all = 0.0 if descending[-1] > 0 and enough.any() else -np.inf
         self.threshold_ = float(descending[n_accepted]) if n_accepted < n_rows else below_all
         self.n_accepted_, self.n_rows_ = n_accepted, n_rows
         return self
@@ -142,7 +143,7 @@ def check_share(name: str, value: Any, *, closed: bool) -> float:
 
 def check_confidence(confidence: ArrayLike) -> Floats:
     """Check the confidences of a calibration sample: one per row, at least one row, all finite."""
-    values = np.asarray(confidence, dtype=np.float64)
+    values = as_floats(confidence).astype(np.float64, copy=False)
     if values.ndim != 1:
         raise InputError(f"the calibration sample needs one confidence per row, got shape {values.shape}.")
     if len(values) == 0:

@@ -55,12 +55,6 @@ class CrossEntropy(ConfidenceLoss):
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return -score_of_label(torch.log_softmax(scores, -1), y)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
-        # Written so that every operation keeps the memory layout of the scores, which softmax does not.
-        gradient = (scores - scores.amax(-1, keepdim=True)).exp_()
-        gradient.mul_((weight / gradient.sum(-1)).unsqueeze(-1))
-        return gradient.scatter_add_(-1, y.unsqueeze(-1), -weight.expand(y.shape).unsqueeze(-1))
-
     def inverse_link(self, scores: Tensor) -> Tensor:
         return torch.softmax(scores, -1)
 

@@ -88,7 +88,7 @@ class Trainable(ABC):
     def score_gradient(self, scores: Tensor, y: Tensor, cost: CostLike, weight: Tensor) -> Tensor:
         """Return the gradient of ``sum(weight * forward(scores, y, cost))`` with respect to the scores.
 
-        Autograd computes it. A loss may override this with a formula, which a test compares with autograd.
+        Autograd computes it, and a loss may override it.
         """
         with torch.enable_grad():
             leaf = scores.detach().requires_grad_()

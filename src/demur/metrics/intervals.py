@@ -15,6 +15,7 @@ from scipy.special import betaincinv
 
 from demur.array_types import AnyArray, Floats, Mask
 from demur.errors import InputError
+from demur.rules import as_floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,8 +338,8 @@ def check_losses(confidence: ArrayLike, loss: ArrayLike) -> tuple[Floats, AnyArr
     >>> check_losses([0.9, 0.6], [0, 1])
     (array([0.9, 0.6]), array([0., 1.]))
     """
-    scores = np.asarray(confidence, dtype=np.float64)
-    losses = np.asarray(loss)
+    scores = as_floats(confidence).astype(np.float64, copy=False)
+    losses = as_floats(loss) if isinstance(loss, np.ma.MaskedArray) else np.asarray(loss)
     if losses.dtype != np.bool_:
         losses = losses.astype(np.float64, copy=False)
     if scores.ndim != 1 or scores.shape != losses.shape or len(scores) == 0:

@@ -65,7 +65,9 @@ def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Lab
 
 def as_labels(name: str, labels: Any) -> AnyArray:
     """Return a one-dimensional array of Python's own numbers and strings, in which no label has changed its type."""
-    values = np.asarray(labels, dtype=object)
+    values = np.array(labels, dtype=object)
+    if isinstance(labels, np.ma.MaskedArray):
+        values[np.ma.getmaskarray(labels)] = None
     if values.ndim != 1:
         raise InputError(f"{name} must be one-dimensional, one label per example, got shape {values.shape}.")
     if len(values) == 0:
