@@ -14,7 +14,6 @@ from sklearn.datasets import load_iris
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
-from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
@@ -26,6 +25,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from demur import CostMatrix, Coverage, RejectClassifier, RejectOption, RiskControl, Threshold
+from demur.calibration import TemperatureScaling
 from demur.deploy import ModelFileError, ModelVersionWarning, load, save
 from demur.deploy.model_parts import dump
 from demur.deploy.model_parts import load as load_parts
@@ -59,7 +59,7 @@ CALIBRATIONS = {
     "temperature": "temperature",
     "isotonic": "isotonic",
     "sigmoid": "sigmoid",
-    "object": IsotonicRegression(out_of_bounds="clip"),
+    "object": TemperatureScaling(biases=True),
 }
 RULES = {
     "chow": None,
