@@ -627,7 +627,7 @@ def as_floats(values: ArrayLike) -> FloatArray:
     Half precision becomes single, because it cannot tell 0.997 from 0.9975.
     """
     if isinstance(values, np.ma.MaskedArray):
-        values = values.astype(np.float64).filled(np.nan)
+        values = np.ma.filled(values.astype(np.float64), np.nan)
     array = _to_numpy(values)
     if array.dtype == np.float16:
         return array.astype(np.float32)
