@@ -1,10 +1,10 @@
-# A service of one model. The model is no part of the image: mount the folder that its folder lies in.
+# Serves one model. The image does not contain it: mount the parent of the model folder.
 #   docker build --tag demur .
 #   docker run --read-only --tmpfs /tmp --volume "$PWD/models:/models:ro" --publish 127.0.0.1:8000:8000 demur
 FROM python:3.12-slim AS build
-# torch without CUDA takes a tenth of the room; a build inside a company may name its own index
+# torch without CUDA is a tenth of the size; set another index if packages come from an internal mirror
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-# what models of your own need beside scikit-learn: those that were fitted on data frames read them with pandas
+# additional packages that your own models need; models that were fitted on data frames need pandas
 ARG MORE=pandas
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE constraints.txt ./

@@ -1,19 +1,12 @@
 """``demur export``: write a model as an ONNX file."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from demur.cli.console import say
 from demur.cli.options import OUTPUT, VALIDATION, Force
-
-
-class Format(StrEnum):
-    """Formats to export to."""
-
-    ONNX = "onnx"
 
 
 def export(
@@ -22,7 +15,7 @@ def export(
     out: Annotated[
         Path | None, OUTPUT("--out", "-o", help="File to write.", show_default="the folder's name with .onnx")
     ] = None,
-    format: Annotated[Format, OUTPUT(help="Format of the file.")] = Format.ONNX,
+    format: Annotated[Literal["onnx"], OUTPUT(help="Format of the file.")] = "onnx",
     force: Force = False,
 ) -> None:
     """Write a model as one ONNX graph: from features to label, reject flag and confidence.

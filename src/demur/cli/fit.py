@@ -78,6 +78,13 @@ _ONLY_WITH = {
     "scheduler": "data",
     **{"calls": "service", "service": "calls", "human": "calls", "mistake": "calls", "budget": "calls"},
 }
+_OWN_OPTIONS: dict[str, tuple[str, ...]] = {
+    "data": (),
+    "proba": ("all_classes",),
+    "answers": ("answer", "confidence"),
+    "calls": ("human", "mistake", "budget"),
+}
+"""Options of one fitting function, beside the fields of ``FitOptions``."""
 
 Data = Annotated[str | None, typer.Argument(help="CSV, Excel, JSON lines, Parquet or Arrow file, or -.")]
 Target = Annotated[str, DATA("--target", "-t", help="Column to predict.")]
@@ -97,12 +104,7 @@ OutOfScopeShare = Annotated[
 NoUnits = Annotated[bool, DATA("--no-units", help="Read '20 %' or '1.5 m' as text.")]
 Model = Annotated[
     str | None,
-    MODEL(
-        "--model",
-        "-m",
-        help="auto, text, lr, hgb, rf, et, lgbm, cat, nn, pnn, a loss, file.py:Class.",
-        show_default="auto",
-    ),
+    MODEL("--model", "-m", help="auto (default), text, lr, hgb, rf, et, lgbm, cat, nn, pnn, a loss, file.py:Class."),
 ]
 Preset = Annotated[str, MODEL(help="fast, default or best.")]
 Novelty = Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")]
@@ -115,15 +117,15 @@ GuaranteeShare = Annotated[
 RiskGroup = Annotated[str | None, DECISION(help="Guarantee each group of this column.")]
 CostTable = Annotated[Path | None, DECISION(help="Table of costs, instead of --cost.")]
 Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, and price.")]
-Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Maximum rows, or share, per expert.")]
+Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Most rows, or share, for an expert.")]
 Calls = Annotated[str | None, CASCADE(help="Table of stored calls.")]
 Services = Annotated[list[str] | None, CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Columns of one service.")]
 Human = Annotated[float | None, CASCADE(help="Price of asking a person.")]
 Mistake = Annotated[float | None, CASCADE(help="Cost of a wrong answer.")]
-Budget = Annotated[float | None, CASCADE(help="Mean amount spent per row.")]
+Budget = Annotated[float | None, CASCADE(help="Mean amount to spend per row.")]
 Test = Annotated[Path | None, VALIDATION(help="Table to evaluate the model on.")]
-Holdout = Annotated[float, VALIDATION(help="Share of rows held out without --test.", callback=share(zero=True))]
-NoRefit = Annotated[bool, VALIDATION("--no-refit", help="Keep the evaluated model as it is.")]
+Holdout = Annotated[float, VALIDATION(help="Share of rows to hold out, without --test.", callback=share(zero=True))]
+NoRefit = Annotated[bool, VALIDATION("--no-refit", help="Do not fit again after the evaluation.")]
 GroupSplit = Annotated[str | None, VALIDATION(help="Column of groups that are never split.")]
 TimeSplit = Annotated[str | None, VALIDATION(help="Column of times: hold out the latest rows.")]
 
@@ -182,13 +184,14 @@ def fit(
 ) -> None:
     """Train a model that declines where answering would cost more than declining.
 
-    Held-out rows evaluate it, and then it is fitted again on all rows. --expert
-    learns from past answers which expert to ask. --proba fits calibration and
-    rule only (--proba-kind: probabilities, percentages, log-probabilities, logits
-    or votes). --answers learns how often another model's answer is right. --calls
-    learns which service to ask first and whether to ask the next one, or a person
-    who is always right (--human); PRICE is a number or a column. --drop, --keep,
-    --text, --answer, --expert, --capacity and --service may be repeated.
+    Held-out rows evaluate it, and then it is fitted again on all rows.
+    --model: lr is logistic regression; hgb, lgbm and cat are boosted trees; rf
+    and et are forests; nn and pnn are networks. --expert learns which expert to
+    ask. --proba fits calibration and rule only (--proba-kind: probabilities,
+    percentages, log-probabilities, logits or votes). --answers learns how often
+    another model is right. --calls learns which service to ask first and whether
+    to ask the next one, or a person (--human); PRICE is a number or a column.
+    Repeatable: --drop, --keep, --text, --answer, --expert, --capacity, --service.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
@@ -201,7 +204,7 @@ def _fit(given: Mapping[str, Any]) -> None:
     """Fit, evaluate and write a model, and print how good it is."""
     _check(given)
     fitting = next((one for one in ("calls", "answers", "proba") if given[one] is not None), "data")
-    source, options, out, report = given[fitting], _options(given), given["out"], given["report"]
+    source, options, out, report = given[fitting], _options(given, fitting), given["out"], given["report"]
     check_new_model(out, given["force"])
     from demur import tabular
 
@@ -273,43 +276,36 @@ def _check(given: Mapping[str, Any]) -> None:
         check_free(given["report"], "--report", given["force"])
 
 
-def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:
     """Return what the fitting function takes of the options: fields of ``FitOptions``, and some of its own."""
-    names = ["test", "holdout", "group_split", "time_split", "delimiter", "decimal", "seed"]
-    if given["calls"] is not None:
-        options = {name: given[name] for name in (*names, "human", "mistake", "budget")}
-        return options | {"services": read_services(given["service"])}
-    names += ["labels", "risk_group", "dayfirst"]
-    if given["answers"] is not None:
-        names += ["answer", "confidence"]
-    elif given["proba"] is not None:
-        names += ["all_classes"]
-    else:
-        names += ["out_of_scope", "out_of_scope_share"]
-    options = {name: given[name] for name in names}
-    options |= {name: given[name] or () for name in ("keep", "drop", "text")}
-    options["units"] = not given["no_units"]
-    options["cost"] = 0.2 if given["cost"] is None else given["cost"]
-    options["guarantee_share"] = given["guarantee_share"] or "auto"
-    options["rule"] = rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta")))
-    if given["cost_matrix"] is not None:
-        from demur.tabular.fitting import read_cost_matrix
+    from demur.tabular.fitting import FitOptions, read_cost_matrix
 
-        options["rule"] = partial(read_cost_matrix, given["cost_matrix"])
-    if given["proba"] is not None:
-        calibration = given["calibration"] or "auto"
-        return options | {"kind": given["proba_kind"], "calibration": None if calibration == "none" else calibration}
+    fields = given.keys() & FitOptions.__dataclass_fields__.keys()
+    options = {name: given[name] for name in (*fields, *_OWN_OPTIONS[fitting])}
+    options |= {name: given[name] or () for name in ("keep", "drop", "text")}
     limits = read_limits(given["capacity"])
-    return options | {
+    calibration = given["calibration"] or "auto"
+    options |= {
         "model": given["model"] or "auto",
-        "refit": not given["no_refit"],
+        "units": not given["no_units"],
         "novelty": _novelty_rate(given["novelty"]),
-        "preset": given["preset"],
+        "calibration": None if calibration == "none" else calibration,
+        "cost": 0.2 if given["cost"] is None else given["cost"],
+        "guarantee_share": given["guarantee_share"] or "auto",
+        "rule": rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta"))),
+        "refit": not given["no_refit"],
         "time_budget": given["time_budget"] or None,
         "verbose": is_watched(),
         "experts": read_expert_options(given["expert"]) or None,
         "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
     }
+    if given["cost_matrix"] is not None:
+        options["rule"] = partial(read_cost_matrix, given["cost_matrix"])
+    if fitting == "calls":
+        options["services"] = read_services(given["service"])
+    if fitting == "proba":
+        options["kind"] = given["proba_kind"]
+    return options
 
 
 def _novelty_rate(novelty: str) -> float | str | None:

@@ -64,7 +64,7 @@ def monitor(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Monitor a model: drift from new rows, error rate from reviewed ones.
+    """Detect drift in new rows, and a rising error rate in reviewed rows.
 
     The probability of a false alarm is at most --delta over all calls together.
     Rows are recognised by their content and counted once, so an interrupted call
@@ -83,6 +83,8 @@ def monitor(
         table = read_labelled(reference, fitted.schema, fitted.classes.tolist(), strict=False)
         evaluation = evaluate_table(fitted, table, where=reference)
         known = Reference.of_evaluation(evaluation, is_probability=fitted.has_proba)
+    elif "reference" in fitted.facts:
+        known = Reference.from_json(fitted.facts["reference"])
     settings = {"max_risk": max_risk, "delta": delta, "audit": audit}
     given = {name: value for name, value in settings.items() if value is not None}
     tables = MonitoredTables(state, fitted, lambda: Monitor.of_model(fitted, known, **given))
@@ -113,13 +115,14 @@ def _check_state(
     """Raise an error if the state was begun with other settings, or for another model."""
     found.check_model(model)
     for name, value in given.items():
-        if getattr(found, name) != value:
+        begun = getattr(found, name)
+        if begun != value:
+            option = f"--{name.replace('_', '-')}"
+            begun = f"without {option}" if begun is None else f"with {option} {begun:g}"
             raise InputError(
-                f"{state} was started with --{name.replace('_', '-')} {getattr(found, name):g}, which cannot change: "
-                "omit the option, or start another state."
+                f"{state} was started {begun}, which cannot change: omit the option, or start another state."
             )
-    compared = model.facts.get("reference") if reference is None else reference.to_json()
-    if compared is not None and compared != found.reference.to_json():
+    if reference not in (None, found.reference):
         raise InputError(f"{state} was started with another model or other reference rows: start another state.")
 
 

@@ -39,7 +39,7 @@ Coverage = Annotated[float | None, DECISION(help="Share of rows to answer.", cal
 MaxRisk = Annotated[float | None, DECISION(help="Guaranteed error rate.", callback=share())]
 Delta = Annotated[
     float | None,
-    DECISION(help="Probability that it fails.", show_default="0.05 for --max-risk", callback=share()),
+    DECISION(help="Probability that the guarantee fails.", show_default="0.05 for --max-risk", callback=share()),
 ]
 
 TimeBudget = Annotated[float, MODEL(help="Seconds of training; 0: no limit.")]

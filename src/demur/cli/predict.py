@@ -66,16 +66,18 @@ def predict(
 ) -> None:
     """Decide for each row of a table, and write the decisions in the same order.
 
-    Output columns: prediction (empty if the model declines), rejected,
-    confidence, first_choice, second_choice and reason (ambiguous; or novel, with
-    the names of the columns that have unusual values). --proba adds proba:<class>
-    for each class, --review-budget adds saves, the expected saving of a review,
-    --why adds because: the columns that make a declined row ambiguous or unusual,
-    and how sure the model would be with the typical value of a class. A
-    model with experts adds ask (empty if the model answers) and expected_cost,
-    and system_answer if the table has the experts' answers. The columns of a
-    cascade are decision (ask or answer), service (whom to ask), answer,
-    confidence, spent and reason; calls that were not made are empty cells.
+    Output columns: prediction (empty where the model declines), rejected,
+    confidence, first_choice, second_choice and reason (ambiguous; out of scope;
+    or novel, with the columns that have unusual values).
+
+    --proba adds proba:<class> for each class. --review-budget adds saves, the
+    expected saving of a review. --why adds because: the columns that make a
+    declined row ambiguous or unusual.
+
+    A model with experts adds ask (empty where the model answers), expected_cost,
+    and system_answer if the table has the experts' answers. A cascade writes
+    decision (ask or answer), service (whom to ask), answer, confidence, spent and
+    reason; the cells of calls that were not made are empty in its input.
 
     Example: demur predict model/ new.csv --out decisions.csv --keep id
     """

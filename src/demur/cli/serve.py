@@ -5,10 +5,9 @@ import multiprocessing
 import os
 import socket
 from collections.abc import Callable
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from demur.cli.console import load_table_model, note, notes, say, share
 from demur.cli.options import OUTPUT, ModelFolder, panel
@@ -19,15 +18,6 @@ if TYPE_CHECKING:
 
 ACCESS = panel("Access")
 SERVER = panel("Server")
-
-
-class LogLevel(StrEnum):
-    """Lowest level to log."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 Host = Annotated[str, SERVER(help="Address to listen on; 0.0.0.0 for all.")]
@@ -45,7 +35,9 @@ Audit = Annotated[
         callback=share(zero=True, one=True),
     ),
 ]
-Level = Annotated[LogLevel, OUTPUT(help="Lowest level to log; info logs every request.")]
+Level = Annotated[
+    Literal["debug", "info", "warning", "error"], OUTPUT(help="Lowest level to log; info logs every request.")
+]
 ServedReport = Annotated[
     Path | None,
     OUTPUT(help="HTML report to serve at /report.", show_default="report.html in the folder, if any"),
@@ -64,7 +56,7 @@ def serve(
     api_key_file: ApiKeyFile = None,
     report: ServedReport = None,
     audit: Audit = 0.0,
-    log_level: Level = LogLevel.INFO,
+    log_level: Level = "info",
 ) -> None:
     """Serve a model over HTTP until Ctrl+C: POST /decide for programs, a page at / for people.
 
@@ -97,7 +89,7 @@ def serve(
         say(f"Serving the model in {model}.")
         say(f"Open http://{shown} in a browser; Ctrl+C ends it.")
 
-    log = log_settings(log_level.value)
+    log = log_settings(log_level)
     run_server(build, address, started=started, workers=workers, drain=drain_seconds, log=log)
     say("Stopped.")
 

@@ -6,15 +6,18 @@ import logging
 import math
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from demur import __version__
-from demur.array_types import AnyMapping
+from demur.array_types import AnyMapping, ByName
 from demur.columns import Column
 from demur.deploy.request_types import RequestError, column_array, request_table
-from demur.errors import InputError, MissingExtraError
+from demur.errors import InputError
 from demur.rules import chow_acceptance
 from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY, check_audit, draw_audit
@@ -23,7 +26,10 @@ from demur.tabular.table_files import as_column
 _log = logging.getLogger("demur.deploy")
 
 Row: TypeAlias = AnyMapping
-Decision: TypeAlias = dict[str, Any]
+Decision: TypeAlias = ByName
+Asked: TypeAlias = tuple[Row, AnyMapping]
+"""A row, and the request that it belongs to."""
+_Batch: TypeAlias = tuple[list[Asked], list[Decision | None]]
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
@@ -65,14 +71,14 @@ class Answerer:
         self._about = {"name": str(model.facts.get("model", "model")), "target": model.target}
         self.metrics = ServiceMetrics(self._about["name"], model.target, len(model.classes))
         self._graph = GraphModel.of(model)
-        self._waiting: list[tuple[Row, asyncio.Future[Decision | None]]] = []
+        self._batch: _Batch = [], []
 
     async def answer(self, question: AnyMapping) -> bytes:
         """Return the answer to a question that was checked, as JSON."""
         try:
             decisions = await self._decisions(question)
-        except InputError as error:
-            raise error if isinstance(error, RequestError) else RequestError(str(error)) from error
+        except InputError:
+            raise
         except Exception as error:  # whatever a model may raise: the service goes on
             _log.exception("a request failed")
             raise RequestError("the service failed on this request; its log says why.", 500) from error
@@ -89,53 +95,42 @@ class Answerer:
         return answer
 
     async def _decisions(self, question: AnyMapping) -> list[Decision]:
-        rows, n_classes = _rows(question), len(self.model.classes)
+        rows, n_classes = question.get("rows") or [question["row"]], len(self.model.classes)
         if question.get("proba") and len(rows) * n_classes > _MOST_PROBA:
             problem = f"{len(rows):,} rows of {n_classes:,} classes have more than {_MOST_PROBA:,}"
             raise RequestError(f"{problem} probabilities: send the rows in several requests.", 413)
         if self._graph is not None and len(rows) <= _MOST_TOGETHER and not question.get("why"):
-            options = {name: value for name, value in question.items() if name != "rows"}
-            decided = [self._queued({**options, "row": row}) for row in rows]
-            found = [decision for one in decided if (decision := await one) is not None]
-            if len(found) == len(rows):
+            found = await self._by_graph([(row, question) for row in rows])
+            if None not in found:
                 return found
-        return await asyncio.to_thread(self._by_table, question)
+        return await asyncio.to_thread(self._by_table, rows, question)
 
-    def _queued(self, question: Row) -> asyncio.Future[Decision | None]:
-        """Return the decision on one row, to be made with those of other requests; None leaves it to the model."""
-        loop = asyncio.get_running_loop()
-        decided: asyncio.Future[Decision | None] = loop.create_future()
-        self._waiting.append((question, decided))
-        if len(self._waiting) == 1:
-            loop.call_soon(self._decide_waiting)
-        return decided
-
-    def _decide_waiting(self) -> None:
-        """Decide the rows that have arrived so far."""
+    async def _by_graph(self, asked: list[Asked]) -> list[Any]:
+        """Decide rows together with those of other requests that have arrived; None leaves one to the model."""
         assert self._graph is not None
-        waiting, self._waiting = self._waiting, []
-        found: Sequence[Decision | None]
-        try:
-            found = self._graph.decisions([question for question, _ in waiting])
-        except Exception:  # one of them spoils it: the model itself decides each request
-            found = [None] * len(waiting)
-        for (_, decided), decision in zip(waiting, found, strict=True):
-            if not decided.cancelled():
-                decided.set_result(decision)
+        waiting, found = batch = self._batch
+        first = len(waiting)
+        waiting += asked
+        await asyncio.sleep(0)  # other requests add their rows, and the first that continues decides all of them
+        if self._batch is batch:
+            self._batch = [], []
+            try:
+                found += self._graph.decisions(waiting)
+            except Exception:  # one of them spoils it: the model itself decides each request
+                found += [None] * len(waiting)
+        return found[first : first + len(asked)]
 
-    def _by_table(self, question: AnyMapping) -> list[Decision]:
+    def _by_table(self, rows: list[Row], question: AnyMapping) -> list[Decision]:
         """Decide with the model itself."""
-        table, proba = request_table(self.model, _rows(question)), bool(question.get("proba"))
-        answers = self.model.answers(
-            table, question.get("cost"), proba=proba, prices=question.get("prices"), where="the request"
-        )
-        decisions: list[Decision] = answers.select(list(self.model.answer_columns())).to_pylist()
+        table, cost, proba = request_table(self.model, rows), question.get("cost"), question.get("proba")
+        answers = self.model.answers(table, cost, proba=bool(proba), prices=question.get("prices"), where="the request")
+        decisions: list[Decision] = answers.to_pylist()
         if proba:
-            columns = [answers.column(name).to_pylist() for name in self.model.proba_columns]
-            for one, *values in zip(decisions, *columns, strict=True):
-                one["proba"] = dict(zip(self.model.classes.tolist(), values, strict=True))
+            names = list(zip(self.model.classes.tolist(), self.model.proba_columns, strict=True))
+            for one in decisions:
+                one["proba"] = {name: one.pop(column) for name, column in names}
         if question.get("why"):
-            found = self.model.because(table, [_is_rejected(one) for one in decisions], question.get("cost"))
+            found = self.model.because(table, [_is_rejected(one) for one in decisions], cost)
             for one, because in zip(decisions, found, strict=True):
                 one["because"] = because
         return decisions
@@ -151,11 +146,6 @@ class Answerer:
 def _is_rejected(one: AnyMapping) -> bool:
     """Return whether a decision is not an answer yet."""
     return bool(one["decision"] == "ask" if "decision" in one else one["rejected"])
-
-
-def _rows(question: AnyMapping) -> Sequence[Row]:
-    rows: Sequence[Row] = (question["row"],) if "row" in question else question["rows"]
-    return rows
 
 
 class GraphModel:
@@ -189,19 +179,17 @@ class GraphModel:
         if model.reads != "codes" or model.asks_experts or not model.has_proba or detects_novelty:
             return None
         try:
-            from demur.deploy.onnx import ExportError
-
             return cls(model)
-        except (ImportError, MissingExtraError, ExportError):
+        except (ImportError, ValueError):  # no ONNX Runtime, or no ONNX form
             return None
 
-    def decisions(self, questions: Sequence[AnyMapping]) -> list[Decision | None]:
+    def decisions(self, asked: Sequence[Asked]) -> list[Decision | None]:
         """Return the decision of each row, or None where the model itself has to decide.
 
         These are novel rows and new categories, whose reason names columns, and costs where the cost is fixed.
         """
-        found: list[Decision | None] = [None] * len(questions)
-        encoded = {k: codes for k, one in enumerate(questions) if (codes := self._encoded(one)) is not None}
+        found: list[Decision | None] = [None] * len(asked)
+        encoded = {k: codes for k, one in enumerate(asked) if (codes := self._encoded(*one)) is not None}
         if not encoded:
             return found
         rows, novelty = np.array(list(encoded.values())), self.model.novelty
@@ -217,20 +205,20 @@ class GraphModel:
                 continue
             if not self.model.cost_adjustable:
                 sure = float(row[first])  # where the rule compares another number
-            elif questions[k].get("cost") is not None:
-                rejected = not chow_acceptance(sure, questions[k]["cost"]) > 0
+            elif (cost := asked[k][1].get("cost")) is not None:
+                rejected = not chow_acceptance(sure, cost) > 0
             one, other = self._classes[first], self._classes[second]
             values = (None if rejected else one, rejected, sure, one, other, "ambiguous" if rejected else None)
             found[k] = decision = dict(zip(ANSWER_COLUMNS, values, strict=True))
-            if questions[k].get("proba"):
+            if asked[k][1].get("proba"):
                 decision["proba"] = dict(zip(self._names, row.tolist(), strict=True))
         return found
 
-    def _encoded(self, question: AnyMapping) -> list[float] | None:
+    def _encoded(self, row: Row, question: AnyMapping) -> list[float] | None:
         if question.get("cost") is not None and not self.model.cost_adjustable:
             return None
         try:
-            return [encode(question["row"][name]) for name, encode in self._encoders]
+            return [encode(row[name]) for name, encode in self._encoders]
         except KeyError:  # a new category
             return None
 
@@ -275,25 +263,19 @@ class ServiceMetrics:
     """
 
     def __init__(self, model: str, target: str, n_classes: int) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-
         self._registry = own = CollectorRegistry()
         self._names_classes = n_classes <= _MOST_CLASSES
-        self._requests = Counter("demur_requests", "Requests.", ["path", "status"], registry=own)
-        self._seconds = Histogram(
-            "demur_request_seconds", "Duration of requests.", ["path"], buckets=_SECONDS, registry=own
-        )
-        self._rows = Counter("demur_rows", "Rows decided.", registry=own)
-        self._rejected = Counter("demur_rows_rejected", "Rows that the model declined.", registry=own)
-        self._audited = Counter("demur_rows_audited", "Answered rows drawn for review.", registry=own)
+        counter, histogram = partial(Counter, registry=own), partial(Histogram, registry=own)
+        self._requests = counter("demur_requests", "Requests.", ["path", "status"])
+        self._seconds = histogram("demur_request_seconds", "Duration of requests.", ["path"], buckets=_SECONDS)
+        self._rows = counter("demur_rows", "Rows decided.")
+        self._rejected = counter("demur_rows_rejected", "Rows that the model declined.")
+        self._audited = counter("demur_rows_audited", "Answered rows drawn for review.")
         words = "Rows by first choice and by whether the model declined."
-        self._decisions = Counter("demur_decisions", words, ["class", "rejected"], registry=own)
-        words = "Confidence in the first choice."
-        self._confidence = Histogram("demur_confidence", words, buckets=_CONFIDENCE, registry=own)
-        info = Gauge(
-            "demur_model_info", "The model that answers.", ["name", "target", "version"], registry=own,
-            multiprocess_mode="max",
-        )  # fmt: skip
+        self._decisions = counter("demur_decisions", words, ["class", "rejected"])
+        self._confidence = histogram("demur_confidence", "Confidence in the first choice.", buckets=_CONFIDENCE)
+        names = ["name", "target", "version"]
+        info = Gauge("demur_model_info", "The model that answers.", names, registry=own, multiprocess_mode="max")
         info.labels(model, target, __version__).set(1)
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
@@ -315,9 +297,6 @@ class ServiceMetrics:
 
     def text(self) -> bytes:
         """Return all counts in Prometheus's text format."""
-        from prometheus_client import CollectorRegistry, generate_latest
-        from prometheus_client.multiprocess import MultiProcessCollector
-
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self._registry)
         shared = CollectorRegistry()

@@ -89,11 +89,10 @@ def save(model: Estimator, path: FilePath, *, overwrite: bool = False) -> None:
     target = Path(path)
     check_target(target, overwrite=overwrite)
     content = model_parts.dump(model)
-    try:
+    predicts = False
+    with contextlib.suppress(Exception):  # it is not fitted, not a classifier, or cannot read a dummy row
         _predict_dummy_row(model)
         predicts = True
-    except Exception:  # it is not fitted, not a classifier, or cannot read a dummy row
-        predicts = False
     document = {
         "format": _FORMAT,
         "format_version": _VERSION,
@@ -107,7 +106,6 @@ def save(model: Estimator, path: FilePath, *, overwrite: bool = False) -> None:
         "files": {_MODEL: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}},
         "predicts_dummy_row": predicts,
     }
-    check_target(target, overwrite=overwrite)  # again: dumping takes a while
     with _new_folder(target) as new:
         write_whole(new / _MODEL, content)
         write_whole(new / _MANIFEST, json.dumps(document, indent=1) + "\n")
@@ -144,7 +142,7 @@ def load(path: FilePath) -> Any:
     >>> load("README.md")
     Traceback (most recent call last):
         ...
-    demur.deploy.model_parts.ModelFileError: README.md is a file, but a demur model is a folder; give the folder.
+    demur.deploy.model_parts.ModelFileError: README.md is not a demur model, which is a folder that holds ...
     """
     target = Path(path)
     recover(target)
@@ -153,18 +151,18 @@ def load(path: FilePath) -> Any:
     _warn_of_versions(target, document["written_with"].get("scikit-learn", "unknown"))
     try:
         model = model_parts.load(content)
+        if document.get("predicts_dummy_row"):
+            _predict_dummy_row(model)
+    except MissingExtraError:
+        raise
     except ModelFileError as error:
         raise ModelFileError(f"cannot load {target}: {error}") from error
-    if document.get("predicts_dummy_row"):
-        try:
-            _predict_dummy_row(model)
-        except MissingExtraError:
-            raise
-        except Exception as error:  # a damaged model may fail in any way
-            raise ModelFileError(
-                f"cannot load {target}: the model fails on a dummy row ({model_parts.one_line(error)}); it is damaged, "
-                "or made by other versions of its libraries: fit and save it again."
-            ) from error
+    except Exception as error:  # the bytes may be anything: skops, NumPy and scikit-learn fail in their own ways
+        problem = f"it cannot be read, or fails on a dummy row ({type(error).__name__}: {model_parts.one_line(error)})"
+        raise ModelFileError(
+            f"cannot load {target}: {problem}; it is damaged, or made by other versions of its libraries: fit and save "
+            "it again."
+        ) from error
     return model
 
 
@@ -187,7 +185,7 @@ def _predict_dummy_row(model: Any) -> None:
         warnings.simplefilter("ignore")
         found = model.decide(row).confidence if hasattr(model, "decide") else model.predict_proba(row)
     if len(found) != 1 or not np.isfinite(found).all():
-        raise ModelFileError("its prediction is not a finite number")
+        raise ModelFileError("its prediction for a dummy row is not a finite number; fit and save it again.")
 
 
 def _dummy_value(column: Column) -> pa.Array:
@@ -259,13 +257,11 @@ def _read_manifest(path: Path) -> ByName:
     """Return the manifest of a folder, if it is one of this format."""
     if not path.exists():
         raise ModelFileError(f"there is no model at {path}; check the path.")
-    if not path.is_dir():
-        raise ModelFileError(f"{path} is a file, but a demur model is a folder; give the folder.")
     file = path / _MANIFEST
     if not file.is_file():
-        raise ModelFileError(f"{path} is not a demur model: it has no {_MANIFEST} of demur's.")
+        raise ModelFileError(f"{path} is not a demur model, which is a folder that holds {_MANIFEST}; check the path.")
     try:
-        document: ByName = json.loads(_bytes_of(file))
+        document: ByName = json.loads(file.read_bytes())
         found, by = document["format_version"], document["written_with"]["demur"]
         is_ours, is_newer = document["format"] == _FORMAT, found > _VERSION
     except (ValueError, TypeError, LookupError, RecursionError):
@@ -291,18 +287,11 @@ def _checked_content(path: Path, document: AnyMapping) -> bytes:
     if not file.is_file():
         raise ModelFileError(f"{_MODEL} is missing from the model at {path}; copy the whole folder again.")
     # the size comes first: a file may be larger than the memory
-    if file.stat().st_size != size or hashlib.sha256(content := _bytes_of(file)).hexdigest() != digest:
+    if file.stat().st_size != size or hashlib.sha256(content := file.read_bytes()).hexdigest() != digest:
         raise ModelFileError(
             f"{_MODEL} of {path} is damaged or was altered: its checksum does not match; copy it again."
         )
     return content
-
-
-def _bytes_of(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise ModelFileError(f"{file} cannot be read: {error.strerror}.") from error
 
 
 def _warn_of_versions(path: Path, written: object) -> None:

@@ -24,7 +24,7 @@ from sklearn.frozen import FrozenEstimator
 from demur import losses, margins, rules
 from demur.array_types import Estimator
 from demur.errors import InputError, UserError
-from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees, library_of
+from demur.estimators.boosted_trees import BoostedTrees, library_of
 from demur.estimators.torch_classifier import TorchClassifier
 
 
@@ -134,13 +134,6 @@ _PARTS = (
 )
 """What demur's models are made of, beside losses, margin functions and rules, which the registries know."""
 
-_OWN_CLASSES: tuple[tuple[str, type, str], ...] = (
-    ("loss", losses.Loss, "demur.losses.register"),
-    ("margin", margins.MarginFunction, "demur.margins.register_margin"),
-    ("rule", rules.Rule, "demur.rules.register_rule"),
-)
-"""The kinds of class that a user may add, each with the decorator that registers one."""
-
 
 def registered_types() -> set[str]:
     """Return the module and name of each registered loss, margin function and rule.
@@ -201,22 +194,17 @@ def dump(model: Estimator) -> bytes:
 
 def load(data: bytes) -> Any:
     """Return the model in an archive; nothing is built unless all its types are on the lists."""
-    try:
-        types, unknown = _types(data)
-        if unknown:
-            raise ModelFileError(
-                f"the model holds {unknown[0]}, which is neither demur's nor scikit-learn's and not registered here; "
-                "if it is a loss, a margin function or a rule of your own, import the module that registers it, then "
-                "load again."
-            )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InconsistentVersionWarning)  # model_folder gives a warning of its own
-            model = _skops().loads(data, trusted=types)
-        _check_parts(model)
-    except ModelFileError:
-        raise
-    except Exception as error:  # the bytes may be anything, and skops, NumPy and scikit-learn fail in their own ways
-        raise ModelFileError(f"the model cannot be read ({type(error).__name__}: {one_line(error)}).") from error
+    types, unknown = _types(data)
+    if unknown:
+        raise ModelFileError(
+            f"the model holds {unknown[0]}, which is neither demur's nor scikit-learn's and not registered here; "
+            "if it is a loss, a margin function or a rule of your own, import the module that registers it, then "
+            "load again."
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InconsistentVersionWarning)  # model_folder gives a warning of its own
+        model = _skops().loads(data, trusted=types)
+    _check_parts(model)
     return model
 
 
@@ -275,20 +263,15 @@ def _why_not_trusted(path: str) -> str:
     if module.partition(".")[0] == "torch":
         return _OF_TORCH
     found = getattr(sys.modules.get(module), name, None)
-    for kind, base, decorator in _OWN_CLASSES:
-        if isinstance(found, type) and issubclass(found, base):
-            return (
-                f"the {kind} {name} is not registered, so that no other program could find its code; decorate the "
-                f"class with {decorator}."
-            )
     if (callable(found) and not isinstance(found, type)) or "<lambda>" in name:
         return (
             f"{path} is code, and a model holds only data; give a name, or an object of demur or scikit-learn. A "
             "trained network of your own is saved as a TorchClassifier."
         )
     return (
-        f"{path} is neither demur's nor scikit-learn's own; save that object with its own library, and put the "
-        "model together again after loading."
+        f"{path} is neither demur's nor scikit-learn's own, and is not registered; decorate a loss, margin function or "
+        "rule of your own with demur.losses.register, demur.margins.register_margin or demur.rules.register_rule, and "
+        "save any other object with its own library."
     )
 
 
@@ -313,20 +296,14 @@ def _parts(value: Any, place: str = "model", above: tuple[int, ...] = ()) -> Ite
 
 def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
     """Return what a container or an object holds, each part with its place in the model."""
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist() if value.dtype == object else []
     if isinstance(value, Mapping):
         yield from ((f"{place}[{key!r}]", part) for key, part in value.items())
     elif isinstance(value, list | tuple | set | frozenset):
         yield from ((f"{place}[{number}]", part) for number, part in enumerate(value))
-    elif isinstance(value, np.ndarray) and value.dtype == object:
-        yield from ((f"{place}[{number}]", part) for number, part in enumerate(value.ravel().tolist()))
     elif hasattr(value, "__dict__") and not (isinstance(value, type | ModuleType) or _has_stored_form(value)):
         yield from ((f"{place}.{name}", part) for name, part in vars(value).items())
-
-
-def _is_boosted(value: Any) -> bool:
-    """Return whether this is a classifier of one of the boosting libraries."""
-    modules = {cls.__module__.partition(".")[0] for cls in type(value).__mro__}
-    return not modules.isdisjoint(LIBRARIES) and library_of(value) is not None
 
 
 def _check_parts(model: Any) -> None:
@@ -365,7 +342,7 @@ def _in_stored_form(model: Estimator) -> Estimator:
 
 
 def _has_stored_form(part: Any) -> bool:
-    return isinstance(part, TorchClassifier) or _is_boosted(part)
+    return isinstance(part, TorchClassifier) or library_of(part) is not None
 
 
 def _stored_form(part: Estimator) -> Estimator:

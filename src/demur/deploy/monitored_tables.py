@@ -92,30 +92,27 @@ class MonitoredTables:
         schema, path = self.model.schema, Path(data)
         is_stream = data == "-" or not (path.is_file() or path.is_dir())
         digests = {0: ""} if is_stream else _file_digests(path, self.monitor().sources)
-        position, first, n_known, monitor = -1, 0, 0, None
+        first = n_known = 0
         with open_table(data, delimiter=delimiter, **schema.notation_with({})) as reader:
             schema.check(reader.columns, strict=strict, where=reader.name)
             types = {name: kind or pa.string() for name, kind in reader.columns.items()} | schema.arrow_types()
             copied = [] if to_review is None else [name for name in reader.columns if name != self.model.target]
+            with self.update() as monitor:
+                position = _position(monitor.sources, "stream" if is_stream else "file", digests)
             for chunk, copies in reader.chunks_and_copies(types, copied, chunk_rows):
-                stop = first + chunk.num_rows
-                if monitor is None or is_stream or monitor.sources[position]["n_rows"] < stop:
-                    with self.update() as monitor:
-                        if position < 0:
-                            position = _position(monitor.sources, "stream" if is_stream else "file", digests)
-                        source = monitor.sources[position]
-                        if is_stream:
-                            first, stop = source["n_rows"], source["n_rows"] + chunk.num_rows
-                        if source["n_rows"] < stop:
-                            new = chunk.slice(max(source["n_rows"] - first, 0))
-                            monitor.watch_table(self.model, new, where=reader.name)
-                            n_known -= new.num_rows
-                            source["n_rows"] = stop
-                n_known += chunk.num_rows
+                with self.update() as monitor:
+                    source = monitor.sources[position]
+                    if is_stream:
+                        first = source["n_rows"]
+                    known = min(max(source["n_rows"] - first, 0), chunk.num_rows)
+                    if known < chunk.num_rows:
+                        monitor.watch_table(self.model, chunk.slice(known), where=reader.name)
+                        source["n_rows"] = first + chunk.num_rows
+                n_known += known
                 if to_review is not None:
                     drawn = monitor.draw(str(position), first, chunk.num_rows)
                     to_review(self._to_review(chunk, copies, drawn, reader.name))
-                first = stop
+                first += chunk.num_rows
         _note_known(n_known, "rows", data)
 
     def review(self, data: str, *, delimiter: str | None = None) -> None:

@@ -31,11 +31,9 @@ from demur.whole_file import write_whole
 _EDGES = np.linspace(-4.0, 12.0, 65)
 """Bin edges of the confidence, in log odds. They are fixed: edges chosen on the reference rows would make those rows
 more regular than new ones, and the test would no longer be exact."""
-_SCORE_EDGES = np.linspace(-8.0, 8.0, 65)
-"""Bin edges of the inverse hyperbolic sine of a score that is not a probability."""
 _TINY = 1e-9
-_ZERO = -1e9
-"""The logarithm of an empty stake: finite, because JSON has no infinity."""
+_NOTHING = 1e-300
+"""An empty stake: not zero, because JSON has no infinite logarithms."""
 
 DRIFTS = ("rejected share", "confidence", "class mix")
 RISK = "risk"
@@ -115,8 +113,8 @@ class Reference:
         return cls(**plain)
 
     def to_json(self) -> ByName:
-        """Return plain numbers and lists."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        """Return plain numbers and tuples of them."""
+        return asdict(self)
 
     @property
     def n_answered(self) -> int:
@@ -133,9 +131,9 @@ def _looks(model: TableModel, table: Any, where: str) -> tuple[Mask, Floats, Int
 
 
 def _bins(confidence: Floats, is_probability: bool) -> Ints:
-    if not is_probability:
-        return np.digitize(np.arcsinh(confidence), _SCORE_EDGES).astype(np.int64)
-    return np.digitize(logit(np.clip(confidence, _TINY, 1 - _TINY)), _EDGES).astype(np.int64)
+    """Return the bin of each confidence: by its log odds, or for a score by 4 + its inverse hyperbolic sine."""
+    values = logit(np.clip(confidence, _TINY, 1 - _TINY)) if is_probability else np.arcsinh(confidence) + 4.0
+    return np.digitize(values, _EDGES).astype(np.int64)
 
 
 _BLOCK = 25
@@ -163,8 +161,7 @@ class _Bets:
     def __init__(self, shares: Floats, streams: tuple[int, ...]) -> None:
         self.n_rows = 0
         self._log_shares = np.log(shares / shares.sum())
-        at_once = math.log(self._at_once) if self._at_once else _ZERO
-        self._log_stakes = np.full((*streams, len(shares)), at_once + self._log_shares)
+        self._log_stakes = np.full((*streams, len(shares)), math.log(self._at_once or _NOTHING) + self._log_shares)
 
     def _gains(self, *columns: NDArray[Any]) -> Floats:
         """Return the logarithm of what each bet gains on rows of one block, of shape (..., n_bets, n)."""
@@ -178,28 +175,31 @@ class _Bets:
         """Return the logarithm of the evidence, of shape (..., n)."""
         return log_capital
 
+    def _capital(self, log_stakes: Floats) -> Floats:
+        """Return the logarithm of the evidence, of shape (..., n), for the stakes after each of n rows."""
+        cash = math.log(self._cash(self.n_rows // _BLOCK))
+        return self._evidence(np.logaddexp(cash, np.logaddexp.reduce(log_stakes, axis=-2)))
+
     @property
     def log_capital(self) -> Floats:
         """Logarithm of the current capital; it starts at 0."""
-        cash = math.log(self._cash(self.n_rows // _BLOCK))
-        capital = np.logaddexp(cash, np.logaddexp.reduce(self._log_stakes, axis=-1))
-        return self._evidence(capital[..., None])[..., 0]
+        return self._capital(self._log_stakes[..., None])[..., 0]
 
-    def _bet(self, *columns: NDArray[Any]) -> Floats:
+    def bet(self, *columns: ArrayLike) -> Floats:
         """Process rows in order, shape (..., n); return the log capital after each."""
-        capital: Floats = np.empty(columns[0].shape)
+        arrays = [np.asarray(one) for one in columns]
+        capital: Floats = np.empty(arrays[0].shape)
         start = 0
         while start < capital.shape[-1]:
-            block = self.n_rows // _BLOCK
             stop = start + _BLOCK - self.n_rows % _BLOCK
-            gains = self._gains(*(one[..., start:stop] for one in columns))
+            gains = self._gains(*(one[..., start:stop] for one in arrays))
             stakes = self._log_stakes[..., None] + np.cumsum(gains, axis=-1)
-            cash = math.log(self._cash(block))
-            capital[..., start:stop] = self._evidence(np.logaddexp(cash, np.logaddexp.reduce(stakes, axis=-2)))
+            capital[..., start:stop] = self._capital(stakes)
             self._log_stakes, start = stakes[..., -1], stop
             self.n_rows += gains.shape[-1]
             if self.n_rows % _BLOCK == 0:
-                fresh = math.log(self._cash(block) - self._cash(block + 1))
+                block = self.n_rows // _BLOCK
+                fresh = math.log(self._cash(block - 1) - self._cash(block))
                 self._log_stakes = np.logaddexp(self._log_stakes, fresh + self._log_shares)
                 self._end_block()
         return capital
@@ -221,11 +221,12 @@ class _Bets:
 class DriftBets(_Bets):
     r"""Conformal test martingale against a change in how often rows of each kind occur.
 
-    A row of kind k gets the p-value (rows of earlier kinds + u (rows of kind k, itself included)) / (all rows, itself
-    included), with u uniform, among the reference rows *and all rows before it*. If new rows and reference rows are
-    exchangeable, these p-values are independent and uniform (Vovk et al. 2005), whatever the frequencies of the kinds
-    and the number of reference rows. Three bets with memories of 100, 1,000 and 10,000 rows follow the histogram of
-    past p-values. Their capital is invested gradually, so that late changes are still detected.
+    Each row is given as its kind and a uniform number u. A row of kind k gets the p-value (rows of earlier kinds + u
+    (rows of kind k, itself included)) / (all rows, itself included), among the reference rows *and all rows before it*.
+    If new rows and reference rows are exchangeable, these p-values are independent and uniform (Vovk et al. 2005),
+    whatever the frequencies of the kinds and the number of reference rows. Three bets with memories of 100, 1,000 and
+    10,000 rows follow the histogram of past p-values. Their capital is invested gradually, so that late changes are
+    still detected.
 
     Parameters
     ----------
@@ -260,10 +261,6 @@ class DriftBets(_Bets):
         self._memory = np.zeros((*streams, len(_MEMORIES), _PIECES))
         self._pending = np.zeros((*streams, _PIECES), dtype=np.int64)
 
-    def bet(self, kinds: ArrayLike, uniform: ArrayLike) -> Floats:
-        """Process rows in order, shape (..., n), with one uniform number each; return the log capital after each."""
-        return self._bet(np.asarray(kinds, dtype=np.int64), np.asarray(uniform, dtype=np.float64))
-
     def _gains(self, *columns: NDArray[Any]) -> Floats:
         pieces = np.minimum((self._p_values(*columns) * _PIECES).astype(np.int64), _PIECES - 1)
         weight = self._memory + _PRIOR
@@ -276,14 +273,11 @@ class DriftBets(_Bets):
         self._pending = np.zeros_like(self._pending)
 
     def _p_values(self, codes: Ints, ties: Floats) -> Floats:
-        before = np.tri(codes.shape[-1], k=-1, dtype=bool)
-        earlier, own = codes[..., None, :], codes[..., :, None]
-        totals = np.cumsum(self.counts, axis=-1)
-        up_to = np.take_along_axis(totals, codes, axis=-1) + ((earlier <= own) & before).sum(axis=-1)
-        equal = np.take_along_axis(self.counts, codes, axis=-1) + ((earlier == own) & before).sum(axis=-1)
-        n_pool = totals[..., -1:] + np.arange(codes.shape[-1])
-        self.counts = self.counts + (own == np.arange(self.counts.shape[-1])).sum(axis=-2)
-        return np.asarray((up_to - equal + ties * (equal + 1)) / (n_pool + 1))
+        kinds, code = np.arange(self.counts.shape[-1]), codes[..., None]
+        known = self.counts[..., None, :] + (code == kinds).cumsum(axis=-2)  # up to each row, itself included
+        self.counts = known[..., -1, :]
+        below, equal = (np.sum(known * which, axis=-1) for which in (kinds < code, kinds == code))
+        return np.asarray((below + ties * equal) / known.sum(axis=-1))
 
 
 _WORSE = np.array([1.2, 1.5, 2.0, 3.0, 6.0])
@@ -358,15 +352,11 @@ class RiskBets(_Bets):
             _RESERVE,
         )
 
-    def bet(self, wrong: ArrayLike) -> Floats:
-        """Process audited answers in order, shape (..., n); return the log evidence after each."""
-        return self._bet(np.asarray(wrong, dtype=bool))
-
     def _gains(self, *columns: NDArray[Any]) -> Floats:
         return np.asarray(self._log_right + self._log_worse * columns[0][..., None, None, :])
 
     def _evidence(self, log_capital: Floats) -> Floats:
-        kept = np.logaddexp(log_capital + math.log1p(-self._reserve), math.log(self._reserve or 1e-300))
+        kept = np.logaddexp(log_capital + math.log1p(-self._reserve), math.log(self._reserve or _NOTHING))
         return np.asarray((kept + self._log_factors).min(axis=-2))
 
 
@@ -506,9 +496,8 @@ class Monitor:
         self.seed = secrets.randbits(32) if seed is None else int(seed)
         answered = reference.n_answered
         kinds = ((answered, reference.n_rejected), reference.confidence_counts, reference.class_counts)
-        self._drifts = {name: DriftBets(counts) for name, counts in zip(DRIFTS, kinds, strict=True)}
-        self._risk = RiskBets.of_reference(reference.n_wrong, answered) if max_risk is None else RiskBets([max_risk])
-        self._checks: dict[str, _Bets] = {**self._drifts, RISK: self._risk}
+        risk = RiskBets.of_reference(reference.n_wrong, answered) if max_risk is None else RiskBets([max_risk])
+        self._checks: dict[str, _Bets] = {**dict(zip(DRIFTS, map(DriftBets, kinds), strict=True)), RISK: risk}
         self.n_rejected = self.n_audited = self.n_wrong = self.n_reviewed = self.n_missed = 0
         self.alarms: list[Alarm] = []
         self.sources: list[ByName] = []
@@ -516,7 +505,7 @@ class Monitor:
     @property
     def n_rows(self) -> int:
         """Number of rows seen."""
-        return self._drifts[DRIFTS[0]].n_rows
+        return self._checks[DRIFTS[0]].n_rows
 
     @property
     def thresholds(self) -> dict[str, float]:
@@ -536,7 +525,7 @@ class Monitor:
         It is computed for wrong answers at equal distances; None if it is above 10,000.
         """
         n_wrong = np.floor(np.arange(_FORECAST + 1) * min(2 * self.reference_risk, 1.0))
-        evidence = deepcopy(self._risk).bet(np.diff(n_wrong))
+        evidence = deepcopy(self._checks[RISK]).bet(np.diff(n_wrong))
         high = np.flatnonzero(evidence >= math.log(self.thresholds[RISK]))
         return int(high[0]) + 1 if len(high) else None
 
@@ -552,17 +541,17 @@ class Monitor:
         """
         rejected, labels = np.asarray(reject, dtype=bool), np.asarray(label, dtype=np.int64)
         scores = np.asarray(confidence, dtype=np.float64)
-        if not rejected.shape == scores.shape == labels.shape == (len(rejected),):
-            raise InputError("reject, confidence and label need one shape (n,).")
-        if np.isnan(scores).any() or not np.isin(labels, np.arange(len(self.reference.classes))).all():
+        n_classes, shapes = len(self.reference.classes), {rejected.shape, scores.shape, labels.shape}
+        if shapes != {(len(rejected),)} or np.isnan(scores).any() or not np.isin(labels, np.arange(n_classes)).all():
             raise InputError(
-                f"confidence must not be NaN, and label must count {len(self.reference.classes)} classes from 0."
+                "reject, confidence and label need one shape (n,), confidence without NaN, and label the positions of "
+                f"{n_classes} classes, from 0."
             )
         kinds = (rejected, _bins(scores, self.reference.is_probability), labels)
         raised, first = [], self.n_rows
         for name, codes in zip(DRIFTS, kinds, strict=True):
             ties = _uniform(0, name, first, len(codes))  # any fixed numbers that do not depend on the rows
-            raised += self._raised(name, first, self._drifts[name].bet(codes, ties))
+            raised += self._raised(name, codes, ties)
         self.n_rejected += int(rejected.sum())
         return sorted(raised, key=lambda alarm: alarm.row)
 
@@ -577,8 +566,7 @@ class Monitor:
         """
         rejected, errors = np.asarray(reject, dtype=bool), np.asarray(wrong, dtype=bool)
         answered = errors[~rejected]
-        first = self._risk.n_rows
-        raised = self._raised(RISK, first, self._risk.bet(answered))
+        raised = self._raised(RISK, answered)
         self.n_audited += len(answered)
         self.n_wrong += int(answered.sum())
         self.n_reviewed += int(rejected.sum())
@@ -642,8 +630,10 @@ class Monitor:
         """
         return _uniform(self.seed, f"audit {source}", first, n_rows) < self.audit
 
-    def _raised(self, check: str, first: int, capital: Floats) -> list[Alarm]:
-        """Record and return the alarm that a check raises; each check raises at most one."""
+    def _raised(self, check: str, *columns: NDArray[Any]) -> list[Alarm]:
+        """Bet on rows; record and return the alarm that the check raises, at most one in all."""
+        first = self._checks[check].n_rows
+        capital = self._checks[check].bet(*columns)
         high = np.flatnonzero(capital >= math.log(self.thresholds[check]))
         if not len(high) or any(alarm.check == check for alarm in self.alarms):
             return []
@@ -698,7 +688,7 @@ class Monitor:
         try:
             state = json.loads(Path(path).read_text())
             if state["format"] != _FORMAT:
-                raise InputError(f"{path} has the format {state['format']!r} of another version of demur.")
+                raise ValueError(f"format {state['format']!r}")
             monitor = cls(Reference.from_json(state["reference"]), **state["settings"])
             for name, bets in monitor._checks.items():
                 bets.restore(state["checks"][name])
@@ -706,10 +696,8 @@ class Monitor:
                 setattr(monitor, name, int(state["counts"][name]))
             monitor.alarms = [Alarm(**alarm) for alarm in state["alarms"]]
             monitor.sources = list(state["sources"])
-        except InputError:
-            raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise InputError(f"{path} is not the state of a monitor: {type(error).__name__}.") from None
+            raise InputError(f"{path} is not a state that this version of demur can read ({error!r}).") from None
         return monitor
 
 

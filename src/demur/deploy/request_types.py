@@ -3,9 +3,22 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import time
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 import pyarrow as pa
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    FailFast,
+    Field,
+    NaiveDatetime,
+    Tag,
+    WithJsonSchema,
+)
+from typing_extensions import TypedDict
 
 from demur.array_types import AnyMapping
 from demur.columns import Column, TableError
@@ -16,11 +29,6 @@ from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 
 TypeForm: TypeAlias = Any
 """A type as pydantic reads it; Python has no annotation for types that are made at run time."""
-
-
-_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
-_PATTERNS = {"date-time-local": f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}$", "time-local": f"^{_TIME}$"}
-"""Formats of OpenAPI's registry that few tools know, as the document shows them; dates without a time are read too."""
 
 
 class RequestError(TableError):
@@ -44,9 +52,6 @@ class RequestError(TableError):
 
 def _object_type(name: str, parts: Mapping[str, TypeForm]) -> TypeForm:
     """Return the type of an object with these parts and no others; values are not converted."""
-    from pydantic import ConfigDict
-    from typing_extensions import TypedDict
-
     make: Any = TypedDict  # the names are known only now
     made = make(name, dict(parts))
     made.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -73,17 +78,12 @@ def question_type(model: TableModel, max_rows: int) -> TypeForm:
     >>> adapter.validate_python({"row": {"size": 2}, "cost": 0.1})
     {'row': {'size': 2.0}, 'cost': 0.1}
     """
-    from typing import Annotated, NotRequired
-
-    from pydantic import Discriminator, FailFast, Field, Tag, WithJsonSchema
-
     row, number = _row_type(model), Annotated[float, Field(allow_inf_nan=False)]
     words = "Whether to return the calibrated probability of each class."
     proba: TypeForm = Annotated[bool, Field(description=words) if model.has_proba else WithJsonSchema({"const": False})]
-    options = {"cost": NotRequired[_cost_type(model)], "proba": NotRequired[proba]}
-    if model.typical is not None:
-        words = "Whether to return the columns that make a declined row ambiguous or unusual, as because."
-        options["why"] = NotRequired[Annotated[bool, Field(description=words)]]
+    words = "Whether to return the columns that make a declined row ambiguous or unusual, as because."
+    why: TypeForm = Annotated[bool, Field(description=words)]
+    options = {"cost": NotRequired[_cost_type(model)], "proba": NotRequired[proba], "why": NotRequired[why]}
     if model.asks_experts:
         known = {name: {"type": "number", "minimum": 0, "default": one} for name, one in model.experts.prices.items()}
         schema = {"type": ["object", "null"], "properties": known, "additionalProperties": False}
@@ -99,10 +99,6 @@ def _one_or_many(question: object) -> str:
 
 
 def _row_type(model: TableModel) -> TypeForm:
-    from typing import Annotated, NotRequired
-
-    from pydantic import Field
-
     unused = {**model.schema.set_aside, model.target: "it is what the model predicts"}
     ignored = {
         name: NotRequired[Annotated[Any, Field(description=f"Not used: {reason}.")]] for name, reason in unused.items()
@@ -114,13 +110,8 @@ def _row_type(model: TableModel) -> TypeForm:
 
 
 def _value_type(column: Column) -> TypeForm:
-    from typing import Annotated
-
-    from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, NaiveDatetime
-
     def written_as(type_: TypeForm, format_: str) -> TypeForm:
-        extra: Any = {"format": format_, **({"pattern": _PATTERNS[format_]} if format_ in _PATTERNS else {})}
-        return Annotated[type_, Field(strict=False, json_schema_extra=extra), BeforeValidator(_text)]
+        return Annotated[type_, Field(strict=False, json_schema_extra={"format": format_}), BeforeValidator(_text)]
 
     if column.kind == "number":
         return Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
@@ -155,10 +146,6 @@ def _whole(value: object) -> object:
 
 def _cost_type(model: TableModel) -> TypeForm:
     """Return the type of a cost; the model itself refuses another than its own where that is fixed."""
-    from typing import Annotated
-
-    from pydantic import Field, WithJsonSchema
-
     words = "The cost of declining one row; a wrong answer costs 1."
     if model.cost_adjustable:
         return Annotated[float, Field(ge=0, lt=1, description=f"{words} By default {model.cost:g}.")] | None
@@ -232,8 +219,6 @@ def answer_type(model: TableModel, *, audits: bool = False) -> TypeForm:
     audits : bool, default False
         Whether each decision says why it is to be reviewed.
     """
-    from typing import Literal, NotRequired
-
     label: TypeForm = {"text": str, "integer": int, "number": float, "boolean": bool}[model.label_type]
     types: dict[str, TypeForm] = {"rejected": bool, "confidence": float, "spent": float, "expected_cost": float}
     types |= dict.fromkeys(("prediction", "first_choice", "second_choice", "answer"), label | None)

@@ -9,27 +9,29 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from demur import __version__
-from demur.deploy.answers import Answerer, ServiceMetrics
-from demur.deploy.request_types import RequestError, answer_type, question_type, sentence
 from demur.errors import InputError, MissingExtraError
 from demur.tabular import TableModel
-from demur.tabular.html_report import (
-    SECURITY_HEADERS,
-    asset,
-    content_policy,
-    own_parts,
-    page_environment,
-)
+from demur.tabular.html_report import SECURITY_HEADERS, asset, content_policy, own_parts, page_environment
 from demur.tabular.table_files import as_column
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-    from starlette.requests import Request
-    from starlette.responses import Response
+try:
+    import prometheus_client  # noqa: F401 # one message for the packages of one extra
+    from fastapi import Depends, FastAPI, HTTPException, Request, Response, Security
+    from fastapi.responses import HTMLResponse, JSONResponse
+    from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBasic, HTTPBasicCredentials, HTTPBearer
+    from pydantic import TypeAdapter, ValidationError
+    from starlette.exceptions import HTTPException as AnyHTTPException
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.requests import ClientDisconnect
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+except ImportError:
+    raise MissingExtraError("the service needs FastAPI: pip install demur[serve].") from None
+
+from demur.deploy.answers import Answerer, ServiceMetrics
+from demur.deploy.request_types import RequestError, answer_type, question_type, sentence
 
 _access = logging.getLogger("demur.access")
 
@@ -61,7 +63,7 @@ def create_app(
     audit: float = 0.0,
     api_keys: Collection[str] = (),
     stopping: Callable[[], bool] = lambda: False,
-) -> "FastAPI":
+) -> FastAPI:
     """Return a FastAPI application that decides with a model.
 
     ``POST /decide`` takes ``{"rows": [{...}, ...], "cost": 0.1}`` or ``{"row": {...}}``, with ``"proba": true`` for the
@@ -112,24 +114,15 @@ def create_app(
     >>> asyncio.run(ask({"row": {"size": "big"}}))["error"]
     "row 1, column 'size': input should be a valid number, got 'big'."
     """
-    try:
-        import prometheus_client  # noqa: F401 # one message for the one extra
-        from fastapi import Depends, FastAPI
-        from starlette.exceptions import HTTPException
-        from starlette.middleware.trustedhost import TrustedHostMiddleware
-        from starlette.responses import Response
-    except ImportError:
-        raise MissingExtraError("the service needs FastAPI: pip install demur[serve].") from None
-    for name, given in (("api_keys", api_keys), ("allowed_hosts", allowed_hosts)):
-        if isinstance(given, str):
-            raise InputError(f"{name} must be a list of texts, got one text: put it into a list.")
+    if isinstance(api_keys, str) or isinstance(allowed_hosts, str):
+        raise InputError("api_keys and allowed_hosts must be lists of texts: put one text into a list.")
     answerer = Answerer(model, audit)
     app = FastAPI(
         title=f"demur: {model.target}",
         version=__version__,
         description="A classifier that declines to answer when answering would cost more than asking.",
         openapi_url=None,  # it names the columns, and so needs the key
-        exception_handlers={HTTPException: _refuse, RequestError: _refuse},
+        exception_handlers={AnyHTTPException: _refuse, InputError: _refuse},
     )
     keyed = [Depends(_key_check(api_keys))] if api_keys else []
     read_body = partial(_read_body, max_bytes=max_bytes, max_seconds=max_seconds)
@@ -148,20 +141,16 @@ def create_app(
 
 
 def _add_decide(
-    app: "FastAPI",
+    app: FastAPI,
     answerer: Answerer,
     max_rows: int,
-    read_body: Callable[["Request"], Awaitable[bytes]],
+    read_body: Callable[[Request], Awaitable[bytes]],
     keyed: list[Any],
 ) -> dict[str, Any]:
     """Add the path that decides, and return the types in its description.
 
     It reads the body itself, which FastAPI would do before it checks the key.
     """
-    from fastapi import Request
-    from pydantic import TypeAdapter, ValidationError
-    from starlette.responses import Response
-
     model = answerer.model
     questions: TypeAdapter[Any] = TypeAdapter(question_type(model, max_rows))
     question = questions.json_schema(ref_template="#/components/schemas/{model}")
@@ -182,9 +171,8 @@ def _add_decide(
     return types
 
 
-def _add_probes(app: "FastAPI", stopping: Callable[[], bool]) -> None:
+def _add_probes(app: FastAPI, stopping: Callable[[], bool]) -> None:
     """Add the paths that need no key and reveal nothing about the model."""
-    from starlette.responses import JSONResponse
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health", summary="Whether the service runs")
@@ -197,38 +185,29 @@ def _add_probes(app: "FastAPI", stopping: Callable[[], bool]) -> None:
         return JSONResponse({"status": "stopping"}, 503) if stopping() else JSONResponse({"status": "ready"})
 
 
-def _add_pages(app: "FastAPI", model: TableModel, report: str | Path | None, keyed: list[Any]) -> None:
+def _add_pages(app: FastAPI, model: TableModel, report: str | Path | None, keyed: list[Any]) -> None:
     """Add the page to try the model, its report and the OpenAPI document."""
-    from starlette.responses import HTMLResponse, JSONResponse
-
-    page, headers = try_page(model, has_report=report is not None)
-    shown: dict[str, Response] = {"/openapi.json": JSONResponse(app.openapi()), "/": HTMLResponse(page, 200, headers)}
-    shown["/docs"] = HTMLResponse(*_page("docs.html", api=app.openapi()))
+    pages = {"/": try_page(model, has_report=report is not None), "/docs": _page("docs.html", api=app.openapi())}
     if report is not None:
-        try:
-            page = Path(report).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"the report {report} cannot be read: {error}; write it again.") from error
-        shown["/report"] = HTMLResponse(page, 200, report_headers(page))
+        page = Path(report).read_text(encoding="utf-8", errors="replace")
+        pages["/report"] = page, report_headers(page)
+    shown: dict[str, Response] = {path: HTMLResponse(page, 200, headers) for path, (page, headers) in pages.items()}
+    shown["/openapi.json"] = JSONResponse(app.openapi())
     options: Any = {"methods": ["GET", "HEAD"], "include_in_schema": False, "dependencies": keyed}
     for path, response in shown.items():
-        app.add_api_route(path, _always(response), **options)
+        app.add_api_route(path, partial(_show, response), **options)
 
 
-def _always(response: "Response") -> Callable[[], Awaitable[Any]]:
-    async def show() -> Any:
-        return response
-
-    return show
+async def _show(response: Any) -> Any:
+    return response
 
 
-async def _refuse(request: "Request", error: Any) -> "Response":
+async def _refuse(request: Request, error: Any) -> Response:
     """Answer a request that failed with one sentence."""
-    from starlette.responses import JSONResponse
-
-    if isinstance(error, RequestError):
-        headers = {"Connection": "close"} if error.status in (408, 413) else None  # the rest of a body may come
-        return JSONResponse({"error": str(error)}, error.status, headers)
+    if isinstance(error, InputError):
+        status = getattr(error, "status", 422)
+        headers = {"Connection": "close"} if status in (408, 413) else None  # the rest of a body may come
+        return JSONResponse({"error": str(error)}, status, headers)
     return JSONResponse({"error": f"{error.detail}."}, error.status_code, error.headers)
 
 
@@ -289,27 +268,24 @@ def try_page(model: TableModel, *, has_report: bool) -> tuple[str, dict[str, str
         "highest_cost": max(0.5, model.cost or 0),
         "has_report": has_report,
     }
-    page, _, headers = _page("try.html", "try.js", **context, data=data)
-    return page, headers
+    return _page("try.html", "try.js", **context, data=data)
 
 
-def _page(template: str, code: str | None = None, **context: Any) -> tuple[str, int, dict[str, str]]:
-    """Return a page that loads nothing from elsewhere, its status and its HTTP headers."""
+def _page(template: str, code: str | None = None, **context: Any) -> tuple[str, dict[str, str]]:
+    """Return a page that loads nothing from elsewhere, and its HTTP headers."""
     style = asset("demur.tabular", "report.css") + asset("demur.deploy", "try.css")
     script = "" if code is None else asset("demur.deploy", code)
     environment = page_environment("demur.deploy", needed_by="the service", extra="serve")
     page = environment.get_template(template).render(**context, style=style, script=script, version=__version__)
     policy = content_policy(style, script, "connect-src 'self'", "frame-ancestors 'none'")
-    return str(page), 200, {**SECURITY_HEADERS, "Content-Security-Policy": policy}
+    return str(page), {**SECURITY_HEADERS, "Content-Security-Policy": policy}
 
 
 # Limits, keys and the log ---------------------------------------------------------------------------------------------
 
 
-async def _read_body(request: "Request", *, max_bytes: int, max_seconds: float) -> bytes:
+async def _read_body(request: Request, *, max_bytes: int, max_seconds: float) -> bytes:
     """Return the body of a request, or raise a :class:`RequestError` if it is too large or too slow."""
-    from starlette.requests import ClientDisconnect
-
     body = bytearray()
     try:
         async with asyncio.timeout(max_seconds):
@@ -339,10 +315,10 @@ class RequestLog:
     metrics : ServiceMetrics
     """
 
-    def __init__(self, app: "ASGIApp", metrics: ServiceMetrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:
         self.app, self.metrics = app, metrics
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         started = time.perf_counter()
@@ -350,7 +326,7 @@ class RequestLog:
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16).encode()
         status = _CLIENT_LEFT
 
-        async def send_with_id(message: "Message") -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -381,9 +357,6 @@ class RequestLog:
 
 def _key_check(keys: Collection[str]) -> Callable[..., Awaitable[None]]:
     """Return the dependency that refuses requests without a key: as a bearer token, a header, or a password."""
-    from fastapi import HTTPException, Security
-    from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBasic, HTTPBasicCredentials, HTTPBearer
-
     bearer, basic = HTTPBearer(auto_error=False), HTTPBasic(auto_error=False)
     header = APIKeyHeader(name="X-API-Key", auto_error=False)
 
@@ -431,10 +404,7 @@ def read_api_keys(path: Path | None, environment: str | None) -> tuple[str, ...]
     if path is None and environment is None:
         return ()
     where = "DEMUR_API_KEY" if path is None else str(path)
-    try:
-        text = str(environment) if path is None else path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{where} is not text: write one key per line.") from None
+    text = str(environment) if path is None else path.read_text(encoding="utf-8", errors="replace")
     keys = tuple(key for line in text.splitlines() if (key := line.strip()) and not key.startswith("#"))
     if not keys:
         raise InputError(f"{where} holds no key: write one into it, or leave it out.")

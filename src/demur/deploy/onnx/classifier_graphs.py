@@ -5,10 +5,11 @@ skl2onnx lacks or computes differently from scikit-learn: trees, binary discrimi
 probabilities, soft votes, imputers, rare and missing categories.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from operator import mul
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -56,6 +57,9 @@ from demur.estimators import AutoClassifier, PrecomputedProbabilities, RejectCla
 from demur.estimators.base import CodedLabels
 from demur.estimators.torch_classifier import OnnxNetwork, TorchClassifier
 from demur.label_shift import LabelShift
+
+Translation: TypeAlias = Callable[[Graph, str, Any], str]
+"""Adds a fitted estimator to a graph, given the name of its features, and returns the name of its probabilities."""
 
 _CONVERTED = (
     BernoulliNB, ComplementNB, GaussianNB, LogisticRegression, LogisticRegressionCV, MLPClassifier, MultinomialNB,
@@ -142,7 +146,7 @@ def _linked(scores: Tensor) -> Tensor:
     return torch.softmax(scores, 1) if scores.shape[1] > 1 else torch.sigmoid(torch.cat([-scores, scores], 1))
 
 
-def _from_scores(scores: Callable[[Graph, str, Any], str]) -> Callable[[Graph, str, Any], str]:
+def _from_scores(scores: Translation) -> Translation:
     """Return a function for classifiers whose scores are linked by the logistic function or the softmax."""
 
     def function(graph: Graph, X: str, model: Estimator) -> str:
@@ -153,8 +157,8 @@ def _from_scores(scores: Callable[[Graph, str, Any], str]) -> Callable[[Graph, s
 
 
 def _linear_scores(graph: Graph, X: str, model: Estimator) -> str:
-    weights, intercept = np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_)
-    return graph.op("Gemm", X, np.ascontiguousarray(weights, dtype=np.float64), intercept.astype(np.float64))
+    weights, intercept = (np.asarray(one, dtype=np.float64) for one in (model.coef_, model.intercept_))
+    return graph.op("Gemm", X, np.atleast_2d(weights).T, np.atleast_1d(intercept))
 
 
 def _given(graph: Graph, X: str, model: PrecomputedProbabilities) -> str:
@@ -168,14 +172,16 @@ def _stored(graph: Graph, X: str, model: OnnxNetwork) -> str:
 def _voting(graph: Graph, X: str, model: VotingClassifier) -> str:
     if model.voting != "soft":
         raise ExportError("VotingClassifier with voting='hard' gives no probabilities; use voting='soft'.")
-    weights = np.array(model._weights_not_none or [1.0] * len(model.estimators_))
+    members = [(member, X) for member in model.estimators_]
+    weights = model._weights_not_none or [1.0] * len(members)
+    return _mixed(graph, members, model, lambda parts: sum(map(mul, weights, parts)) / sum(weights))
+
+
+def _mixed(graph: Graph, members: Iterable[tuple[Estimator, str]], model: Estimator, mean: Callable[..., Any]) -> str:
+    """Return the mean of the probabilities of classifiers, each with the name of its features."""
     every = np.arange(len(model.classes_))
-    return _mixed(graph, [proba(graph, X, one, every) for one in model.estimators_], weights / weights.sum())
-
-
-def _mixed(graph: Graph, parts: list[str], weights: Any) -> str:
-    scaled = [graph.op("Mul", part, np.array(float(weight))) for part, weight in zip(parts, weights, strict=True)]
-    return reduce(lambda one, other: graph.op("Add", one, other), scaled)
+    parts = [(proba(graph, X, member, every), (2, len(every))) for member, X in members]
+    return graph.traced(lambda *own: mean(own), *parts)[0]
 
 
 def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
@@ -184,12 +190,13 @@ def _blend(graph: Graph, X: str, model: AutoClassifier) -> str:
     views = {"codes": X}
     for view in sorted({*model.views_} - {"codes"}):
         views[view] = transformed(graph, X, getattr(model, f"{view}_"))
-    every, shape = np.arange(len(model.classes_)), (2, len(model.classes_))
-    parts = []
-    for member, scaling, view in zip(model.models_, model.scalings_, model.views_, strict=True):
-        own = proba(graph, views[view], member, every)
-        parts += graph.traced(_at(scaling), (own, shape))
-    return graph.traced(_at(model.scaling_), (_mixed(graph, parts, model.weights_), shape))[0]
+    members = zip(model.models_, (views[view] for view in model.views_), strict=True)
+
+    def mean(parts: tuple[Tensor, ...]) -> Any:
+        scaled = (_at(scaling)(p) for scaling, p in zip(model.scalings_, parts, strict=True))
+        return _at(model.scaling_)(sum(map(mul, model.weights_, scaled)))
+
+    return _mixed(graph, members, model, mean)
 
 
 def _check_columns(graph: Graph, model: Estimator) -> None:
@@ -234,7 +241,7 @@ def network_decision(graph: Graph, X: str, model: RejectClassifier) -> list[str]
 
     try:
         return graph.traced(function, (X, (2, width)))
-    except (RuntimeError, torch.onnx.OnnxExporterError) as error:
+    except RuntimeError as error:
         raise ExportError(
             f"torch cannot translate the networks or the loss {loss.name!r} to ONNX; use the built-in ones "
             f"({' '.join(str(error).split())[:200]})."
@@ -249,9 +256,10 @@ def transformed(graph: Graph, X: str, transformer: Any) -> str:
         return reduce(lambda x, step: transformed(graph, x, step[1]), transformer.steps, X)
     if isinstance(transformer, ColumnTransformer):
         return _column_transformer(graph, X, transformer)
-    if isinstance(transformer, SimpleImputer | OneHotEncoder):
-        function = _imputed(transformer) if isinstance(transformer, SimpleImputer) else _indicators(transformer)
-        return graph.traced(function, (X, (2, transformer.n_features_in_)))[0]
+    if isinstance(transformer, SimpleImputer):
+        return _imputed(graph, X, transformer)
+    if isinstance(transformer, OneHotEncoder):
+        return graph.traced(_indicators(transformer), (X, (2, transformer.n_features_in_)))[0]
     if type(transformer) in _CONVERTED:
         return graph.converted(transformer, X)
     raise ExportError(
@@ -270,20 +278,17 @@ def _column_transformer(graph: Graph, X: str, transformer: ColumnTransformer) ->
     return graph.op("Concat", *parts, axis=1)
 
 
-def _imputed(imputer: SimpleImputer) -> Callable[[Tensor], Tensor]:
-    if imputer.missing_values is not np.nan and not np.isnan(imputer.missing_values):
+def _imputed(graph: Graph, X: str, imputer: SimpleImputer) -> str:
+    if str(imputer.missing_values) != "nan":
         raise ExportError(
             f"SimpleImputer with missing_values={imputer.missing_values!r} is not supported; mark gaps as NaN."
         )
-    numbers = torch.as_tensor(np.asarray(imputer.statistics_, dtype=np.float64))
-    kept = torch.arange(len(numbers)) if imputer.keep_empty_features else torch.nonzero(~numbers.isnan())[:, 0]
-    gaps = torch.as_tensor([] if imputer.indicator_ is None else imputer.indicator_.features_, dtype=torch.int64)
-
-    def function(x: Tensor) -> Tensor:
-        filled = torch.where(x.isnan(), numbers, x)[:, kept]
-        return torch.cat([filled, x[:, gaps].isnan().to(x.dtype)], 1) if len(gaps) else filled
-
-    return function
+    numbers, gaps = np.asarray(imputer.statistics_, dtype=np.float64), graph.op("IsNaN", X)
+    kept = np.flatnonzero(~np.isnan(numbers) | imputer.keep_empty_features)
+    parts = [graph.op("Gather", graph.op("Where", gaps, numbers, X), kept, axis=1)]
+    if imputer.indicator_ is not None:
+        parts.append(graph.cast(graph.op("Gather", gaps, imputer.indicator_.features_, axis=1), np.float64))
+    return graph.op("Concat", *parts, axis=1)
 
 
 def _indicators(encoder: OneHotEncoder) -> Callable[[Tensor], Tensor]:
@@ -294,27 +299,27 @@ def _indicators(encoder: OneHotEncoder) -> Callable[[Tensor], Tensor]:
             "with demur.tabular.fit_table, which exports text columns."
         )
     rare = encoder._infrequent_indices if encoder._infrequent_enabled else [None] * len(encoder.categories_)
-
-    def indicators(column: Tensor, values: AnyArray, infrequent: AnyArray | None) -> Tensor:
-        known = torch.as_tensor(np.asarray(values, dtype=np.float64))
-        hits = ((column == known) | (column.isnan() & known.isnan())).to(column.dtype)
-        if infrequent is None:
-            return hits
-        frequent = hits[:, torch.as_tensor(np.setdiff1d(np.arange(len(values)), infrequent))]
-        if encoder.handle_unknown in ("infrequent_if_exist", "warn"):
-            return torch.cat([frequent, 1 - frequent.sum(1, keepdim=True)], 1)
-        return torch.cat([frequent, hits[:, torch.as_tensor(infrequent)].sum(1, keepdim=True)], 1)
+    unknown_are_rare = encoder.handle_unknown in ("infrequent_if_exist", "warn")
 
     def function(x: Tensor) -> Tensor:
-        columns = zip(x.chunk(len(encoder.categories_), 1), encoder.categories_, rare, strict=True)
-        return torch.cat([indicators(*one) for one in columns], 1)
+        parts = []
+        for column, values, infrequent in zip(x.chunk(len(rare), 1), encoder.categories_, rare, strict=True):
+            known = torch.as_tensor(np.asarray(values, dtype=np.float64))
+            hits = ((column == known) | (column.isnan() & known.isnan())).to(x.dtype)
+            if infrequent is not None:
+                frequent = hits[:, torch.as_tensor(np.delete(np.arange(len(values)), infrequent))]
+                others = hits[:, torch.as_tensor(infrequent)]
+                share = 1 - frequent.sum(1, keepdim=True) if unknown_are_rare else others.sum(1, keepdim=True)
+                hits = torch.cat([frequent, share], 1)
+            parts.append(hits)
+        return torch.cat(parts, 1)
 
     return function
 
 
 _linear = _from_scores(_linear_scores)
 
-_CLASSIFIERS: dict[type, Callable[[Graph, str, Any], str]] = {
+_CLASSIFIERS: dict[type, Translation] = {
     AutoClassifier: _blend,
     CodedLabels: lambda graph, X, model: proba(graph, X, model.estimator_),
     FrozenEstimator: lambda graph, X, model: proba(graph, X, model.estimator),

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from demur import __version__
 from demur.array_types import AnyArray, Estimator, FilePath
 from demur.columns import Schema, as_table
-from demur.columns.schema import Column
+from demur.columns.schema import Column, as_type
 from demur.deploy.onnx.classifier_graphs import network_decision, option_proba
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, Operand, require
 from demur.estimators import RejectClassifier, RejectOption
@@ -23,9 +23,6 @@ from demur.rules import Chow, CostMatrix, Relinked, ThresholdRule
 from demur.tabular import TableModel
 from demur.tabular.table_files import as_column
 from demur.whole_file import write_whole
-
-_MOST_BYTES = 2**31 - 1
-"""The size limit of a protobuf message."""
 
 FEATURES = "features"
 OWN_NAMES = (FEATURES, "cost", "label", "reject", "confidence", "proba")
@@ -64,12 +61,12 @@ def _table_inputs(graph: Graph, schema: Schema) -> str:
     graph.schema = schema
     if all(column.kind == "number" for column in schema.columns):
         return _without_infinities(graph, graph.input(FEATURES, np.float64, ["rows", len(schema.columns)]))
-    parts = []
-    for column, name in zip(schema.columns, input_names(schema).values(), strict=True):
-        if column.kind == "category":
-            parts.append(_codes(graph, column, name))
-        else:
-            parts.append(_without_infinities(graph, graph.input(name, np.float64, ["rows", 1])))
+    parts = [
+        _codes(graph, column, name)
+        if column.kind == "category"
+        else _without_infinities(graph, graph.input(name, np.float64, ["rows", 1]))
+        for column, name in zip(schema.columns, input_names(schema).values(), strict=True)
+    ]
     return graph.op("Concat", *parts, axis=1)
 
 
@@ -101,11 +98,9 @@ def onnx_inputs(model: Estimator, rows: Any) -> dict[str, AnyArray]:
 
 def _as_input(column: Column, values: Any) -> AnyArray:
     if column.kind != "category":
-        return column.encode(values, "the table").reshape(-1, 1)
-    # Encoding first reports what is no text; null has no equal in ONNX.
-    column.encode(values, "the table")
-    text = values.cast(pa.string()).to_pylist()
-    return np.array([["" if value is None else value] for value in text], dtype=object).reshape(-1, 1)
+        return column.encode(values, "the table")[:, None]
+    texts = as_type(values, pa.string(), column.name, "the table").to_pylist()
+    return np.array(["" if text is None else text for text in texts], dtype=object)[:, None]  # ONNX has no null
 
 
 def _without_infinities(graph: Graph, value: str) -> str:
@@ -225,11 +220,6 @@ def onnx_model(model: Estimator) -> Any:
             "columns": "" if schema is None else json.dumps(list(schema.names), ensure_ascii=False),
         },
     )
-    if proto.ByteSize() > _MOST_BYTES:
-        raise ExportError(
-            f"the graph takes {proto.ByteSize():,} bytes, and an ONNX file at most {_MOST_BYTES:,}; fit a smaller "
-            "model, such as fewer or smaller trees."
-        )
     onnx.checker.check_model(proto, full_check=True)
     return proto
 
@@ -267,15 +257,9 @@ def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Sch
     if schema is None:
         width = getattr(classifier, "n_features_in_", None)
         shape = getattr(getattr(classifier, "estimator_", None), "input_shape_", (width,))  # a network may take images
-        if shape[0] is None:
-            raise ExportError(
-                f"{type(classifier.estimator_).__name__} does not say how many features it takes; set n_features_in_."
-            )
-        return graph.input(FEATURES, np.float64, ["rows", *map(int, shape)])
-    if not isinstance(model, TableModel):
-        return _table_inputs(graph, schema)
+        return graph.input(FEATURES, np.float64, ["rows", *(one and int(one) for one in shape)])
     other = [column.name for column in schema.columns if column.kind not in ("number", "boolean")]
-    if model.reads != "codes" and other:
+    if getattr(model, "reads", "codes") != "codes" and other:
         raise ExportError(
             f"the column {other[0]!r} is passed unchanged to a classifier that was fitted elsewhere, and only columns "
             "of numbers are exported then; export your own pipeline with skl2onnx."
@@ -285,25 +269,26 @@ def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Sch
 
 def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) -> tuple[str, float | None]:
     """Add the decision, declare its outputs, and return the rule in words and the cost that is an input."""
-    proba = threshold = None
+    proba = None
     if isinstance(model, RejectClassifier):
         label, confidence, last = network_decision(graph, X, model)
-        if model.loss_.has_link:
-            proba, (threshold, words, cost) = last, _threshold(graph, None, model.cost)
-        else:
-            cost = model.fit_cost_
-            words = f"Answers by the rule of {model.loss_.name}, trained for the cost {cost:g}."
+        rule = Chow(model.cost) if model.loss_.has_link else None
     else:
-        proba = scores = option_proba(graph, X, model)
-        if type(model.rule_) is Relinked:
-            scores = graph.traced(model.rule_.link, (proba, (2, len(classes))))[0]
-        threshold, words, cost = _threshold(graph, model.rule_, model.cost)
-        if type(model.rule_) is CostMatrix:  # what each answer saves on average, compared with declining
-            costs = _one_for_all(model.rule_.costs, 2)
-            scores = graph.op("Gemm", proba, costs[:, -1:] - costs[:, :-1], np.zeros(len(classes)))
+        rule, last = model.rule_ or Chow(model.cost), option_proba(graph, X, model)
+        scores = last  # of each class, of which the rule compares the largest
+        if type(rule) is Relinked:
+            scores = graph.traced(rule.link, (last, (2, len(classes))))[0]
+        if type(rule) is CostMatrix:  # what each answer saves on average, compared with declining
+            costs = _one_for_all(rule.costs, 2)
+            scores = graph.op("MatMul", last, costs[:, -1:] - costs[:, :-1])
         label = graph.op("ArgMax", scores, axis=1, keepdims=0)
         confidence = graph.op("ReduceMax", scores, np.array([1]), keepdims=0)
-    acceptance = last if threshold is None else graph.op("Sub", confidence, threshold)
+    if rule is None:
+        acceptance, cost = last, model.fit_cost_
+        words = f"Answers by the rule of {model.loss_.name}, trained for the cost {cost:g}."
+    else:
+        proba, (threshold, words, cost) = last, _threshold(graph, rule)
+        acceptance = graph.op("Sub", confidence, threshold)
     kind: Any = str if classes.dtype.kind == "U" else classes.dtype
     graph.output(graph.op("Gather", classes, label, axis=0), "label", kind, ["rows"])
     reject = graph.op("Not", graph.op("Greater", acceptance, np.array(0.0)))
@@ -314,10 +299,10 @@ def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) 
     return words, cost
 
 
-def _threshold(graph: Graph, rule: Any, cost: float) -> tuple[Operand, str, float | None]:
-    """Return what the confidence must exceed, the rule in words, and the cost that is an input; None is Chow's rule."""
-    if rule is None or type(rule) in (Chow, Relinked):
-        price = float(_one_for_all(cost if rule is None else rule.cost, 0))
+def _threshold(graph: Graph, rule: Any) -> tuple[Operand, str, float | None]:
+    """Return what the confidence must exceed, the rule in words, and the cost that is an input."""
+    if type(rule) in (Chow, Relinked):
+        price = float(_one_for_all(rule.cost, 0))
         graph.constant(np.array(price), "cost")  # the default of the input with the same name
         limit = graph.op("Sub", np.array(1.0), graph.input("cost", np.float64, []))
         return limit, "Answers where the confidence exceeds 1 - cost (Chow's rule).", price
@@ -422,8 +407,7 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     runtime = require("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # it warns of every optional input
-    is_path = isinstance(exported, (str, os.PathLike))
-    content = Path(exported).read_bytes() if is_path else exported.SerializeToString()
+    content = exported.SerializeToString() if hasattr(exported, "SerializeToString") else os.fspath(exported)
     session = runtime.InferenceSession(content, options)
     names = [output.name for output in session.get_outputs()]
     given = {} if cost is None else {"cost": np.array(float(cost))}

@@ -86,7 +86,7 @@ def stored_network(model: TorchClassifier) -> OnnxNetwork:
     example = torch.zeros((2, *model.input_shape_), dtype=getattr(torch, model.dtype), device=parameter.device)
     try:
         content = translated(whole, (example,)).SerializeToString()
-    except (RuntimeError, ValueError, TypeError, torch.onnx.OnnxExporterError) as error:
+    except (RuntimeError, ValueError, TypeError) as error:
         words = " ".join(str(error).split())[:300]
         raise ExportError(f"torch cannot translate the module to ONNX ({words}).") from error
     stored = OnnxNetwork(np.frombuffer(content, dtype=np.uint8), model.classes_, model.batch_size, model.dtype)

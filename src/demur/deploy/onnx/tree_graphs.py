@@ -138,17 +138,13 @@ def _histogram_trees(model: Estimator) -> Iterator[_Tree]:
 def _split_by_category(nodes: list[tuple[Any, ...]], number: int, known: AnyArray, left_bits: AnyArray) -> None:
     """Replace a node by a chain of nodes, one for each category that does not go where missing values go."""
     _, feature, _, left, right, missing_left = nodes[number]
-    codes = np.arange(len(known))
-    goes_left = (left_bits[codes // 32] >> (codes % 32).astype(np.uint32)) & 1 == 1
+    goes_left = np.unpackbits(left_bits.view(np.uint8), bitorder="little")[: len(known)]
     others, rest = (right, left) if missing_left else (left, right)
-    chain = known[goes_left != bool(missing_left)].tolist() or [np.nan]
-    places = [number, *range(len(nodes), len(nodes) + len(chain) - 1)]
-    made = [
-        ("BRANCH_EQ", feature, value, others, following, 0)
-        for value, following in zip(chain, [*places[1:], rest], strict=True)
-    ]
-    nodes[number] = made[0]
-    nodes.extend(made[1:])
+    *chain, last = known[goes_left != missing_left].tolist() or [np.nan]
+    for value in chain:
+        nodes.append(("BRANCH_EQ", feature, value, others, rest, 0))
+        rest = len(nodes) - 1
+    nodes[number] = ("BRANCH_EQ", feature, last, others, rest, 0)
 
 
 def _numbers(categories: AnyArray) -> AnyArray:
