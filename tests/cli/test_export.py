@@ -20,5 +20,5 @@ def test_a_model_is_written_once(demur, pets, tmp_path):
 
 def test_what_is_no_model_is_refused(demur, pets, tmp_path):
     assert "there is no model" in demur("export", tmp_path / "none", "--out", tmp_path / "model.onnx").complaint
-    assert "is a file" in demur("export", pets / "train.csv", "--out", tmp_path / "model.onnx").complaint
+    assert "which is a folder" in demur("export", pets / "train.csv", "--out", tmp_path / "model.onnx").complaint
     assert list(tmp_path.iterdir()) == []

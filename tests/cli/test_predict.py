@@ -185,7 +185,7 @@ def test_a_file_is_never_replaced_by_accident(demur, pets, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("nothing", "there is no model"), ("train.csv", "is a file"), (".", "no model.json")],
+    [("nothing", "there is no model"), ("train.csv", "which is a folder"), (".", "holds model.json")],
 )
 def test_what_is_no_model_is_refused(demur, pets, name, words):
     assert words in demur("predict", pets / name, pets / "new.csv").complaint

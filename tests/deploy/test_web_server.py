@@ -244,5 +244,7 @@ def test_an_address_that_is_none(folder):
 @pytest.mark.parametrize("module", ["fastapi", "granian.server", "jinja2", "prometheus_client"])
 def test_a_missing_extra_is_named(folder, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
+    if module in ("fastapi", "prometheus_client"):  # which are imported with it
+        monkeypatch.delitem(sys.modules, "demur.deploy.web_service", raising=False)
     with pytest.raises(UserError, match=r"pip install demur\[serve\]"):
         serve(folder, port=0)

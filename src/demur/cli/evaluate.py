@@ -131,20 +131,21 @@ def compare(
     difference = cost_difference(found[0], found[1], cost)
     price = float(found[0].cost or 0) if cost is None else cost
     real = not difference.low <= 0 <= difference.high
+    named = list(zip(map(str, (first, second)), found, strict=True))
     if as_json:
-        by_model = {str(folder): one.to_json() for folder, one in zip((first, second), found, strict=True)}
+        by_model = {folder: one.to_json() for folder, one in named}
         print_json({"rows": found[0].n_rows, "difference": json_ready(difference), "real": real, "models": by_model})
         return
     rows = [
-        (str(folder), f"{one.paid(price).mean():.4f}", f"{one.coverage:.1%}", f"{one.accepted_accuracy:.1%}")
-        for folder, one in zip((first, second), found, strict=True)
+        (folder, f"{one.paid(price).mean():.4f}", f"{one.coverage:.1%}", f"{one.accepted_accuracy:.1%}")
+        for folder, one in named
     ]
     say(f"{found[0].n_rows:,} rows of {data}; declining costs {price:g}, a mistake 1.")
     print_table("", ("model", "cost per row", "answered", "right answers"), rows)
-    interval = f"{difference.low:+.4f} to {difference.high:+.4f}"
-    say(f"Difference: {difference.estimate:+.4f} per row (95 % interval {interval}).")
+    interval = f"95 % interval {difference.low:+.4f} to {difference.high:+.4f}"
+    say(f"Difference: {difference.estimate:+.4f} per row ({interval}).")
     if real:
         say(f"The difference is significant: {second if difference.estimate > 0 else first} costs less.")
-        return
-    needed = rows_needed(difference, found[0].n_rows)
-    say(f"These rows do not show which model costs less: the interval contains 0.{needed}")
+    else:
+        needed = rows_needed(difference, found[0].n_rows)
+        say(f"These rows do not show which model costs less: the interval contains 0.{needed}")

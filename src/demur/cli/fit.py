@@ -104,7 +104,7 @@ OutOfScopeShare = Annotated[
 NoUnits = Annotated[bool, DATA("--no-units", help="Read '20 %' or '1.5 m' as text.")]
 Model = Annotated[
     str | None,
-    MODEL("--model", "-m", help="auto (default), text, lr, hgb, rf, et, lgbm, cat, nn, pnn, a loss, file.py:Class."),
+    MODEL("--model", "-m", help="auto (default), text, lr, hgb, rf, et, lgbm, cat, nn, pnn, loss, file.py:Class."),
 ]
 Preset = Annotated[str, MODEL(help="fast, default or best.")]
 Novelty = Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")]

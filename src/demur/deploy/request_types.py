@@ -128,7 +128,7 @@ def _value_type(column: Column) -> TypeForm:
 def _text(value: object) -> object:
     """Refuse numbers, also as text, which pydantic would read as seconds since 1970."""
     if not isinstance(value, str) or not re.match(r"[0-9]{4}-|[0-9]{2}:", value):
-        raise ValueError("a date or time must be text such as 2024-12-31T23:59")
+        raise ValueError("a date or time must be text such as 2024-12-31T23:59 or 23:59")
     return value
 
 

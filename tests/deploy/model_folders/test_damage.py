@@ -100,10 +100,10 @@ def test_what_is_no_model(tmp_path):
     with pytest.raises(ModelFileError, match="there is no model"):
         load(tmp_path / "nothing")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ModelFileError, match="is a file"):
+    with pytest.raises(ModelFileError, match="is not a demur model, which is a folder"):
         load(tmp_path / "file")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ModelFileError, match=r"has no model\.json"):
+    with pytest.raises(ModelFileError, match=r"a folder that holds model\.json"):
         load(tmp_path / "folder")
     for text in ("{}", "[1]", '{"format": "keras"}', "null"):
         (tmp_path / "folder" / "model.json").write_text(text)

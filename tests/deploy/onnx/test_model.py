@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from demur import RejectClassifier, RejectOption, __version__
-from demur.deploy.onnx import ExportError, compare_onnx, export_onnx, onnx_export, onnx_model
+from demur.deploy.onnx import ExportError, compare_onnx, export_onnx, onnx_model
 
 from .running import run, session
 
@@ -93,13 +93,6 @@ def test_unfitted_and_foreign_models():
         onnx_model(RejectOption(GaussianNB()))
     with pytest.raises(ExportError, match=r"only a fitted RejectClassifier.*got LogisticRegression"):
         onnx_model(LogisticRegression())
-
-
-def test_a_model_too_large_for_one_file_is_refused(monkeypatch):
-    monkeypatch.setattr(onnx_export, "_MOST_BYTES", 1000)
-    plain = RejectOption(GaussianNB(), calibration=None).fit(X, Y)
-    with pytest.raises(ExportError, match=r"the graph takes .* bytes.*fit a smaller model"):
-        onnx_model(plain)
 
 
 @pytest.mark.parametrize(("package", "call"), [("onnx", "export"), ("onnxruntime", "compare")])
