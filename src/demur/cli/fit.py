@@ -108,7 +108,7 @@ Model = Annotated[
 ]
 Preset = Annotated[str, MODEL(help="fast, default or best.")]
 Novelty = Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")]
-Calibration = Annotated[str | None, MODEL(help="With --proba: temperature, isotonic, sigmoid, none.")]
+Calibration = Annotated[str | None, MODEL(help="temperature, isotonic, sigmoid or none.")]
 Seed = Annotated[int, MODEL(help="Random seed.")]
 Scheduler = Annotated[str | None, MODEL(help="Train on Dask: address of a scheduler.")]
 GuaranteeShare = Annotated[
@@ -186,12 +186,12 @@ def fit(
 
     Held-out rows evaluate it, and then it is fitted again on all rows.
     --model: lr is logistic regression; hgb, lgbm and cat are boosted trees; rf
-    and et are forests; nn and pnn are networks. --expert learns which expert to
-    ask. --proba fits calibration and rule only (--proba-kind: probabilities,
+    and et forests; nn and pnn networks. --expert learns which expert to ask.
+    --proba fits --calibration and rule only (--proba-kind: probabilities,
     percentages, log-probabilities, logits or votes). --answers learns how often
-    another model is right. --calls learns which service to ask first and whether
-    to ask the next one, or a person (--human); PRICE is a number or a column.
-    Repeatable: --drop, --keep, --text, --answer, --expert, --capacity, --service.
+    another model is right. --calls learns which service to ask first, and when to
+    ask the next one, or a person (--human); PRICE is a number or a column. Repeat
+    --drop, --keep, --text, --answer, --expert, --capacity, --service as needed.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
