@@ -19,7 +19,7 @@ from demur.deploy.model_parts import dump
 from demur.deploy.model_parts import load as undump
 from demur.deploy.onnx import onnx_model
 from demur.deploy.onnx.onnx_graph import ExportError
-from demur.deploy.request_types import RequestError, answer_type, question_type
+from demur.deploy.request_types import answer_type, question_type
 from demur.tabular import fit_table
 
 EXPERTS = {"nurse": ("nurse says", 0.05), "consultant": ("cons", 0.2)}
@@ -112,7 +112,7 @@ def test_the_service_says_whom_to_ask(model):
 def test_the_service_refuses_invalid_requests(model, more, words):
     question, service = {"row": {"a": 1, "b": 1, "c": 1}, **more}, Answerer(model)
     checks = TypeAdapter(question_type(model, max_rows=10))
-    with pytest.raises((ValidationError, RequestError), match=words):
+    with pytest.raises((ValidationError, InputError), match=words):
         asyncio.run(service.answer(checks.validate_python(question)))
 
 
