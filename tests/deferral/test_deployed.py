@@ -20,6 +20,7 @@ from demur.deploy.model_parts import load as undump
 from demur.deploy.onnx import onnx_model
 from demur.deploy.onnx.onnx_graph import ExportError
 from demur.deploy.request_types import answer_type, question_type
+from demur.errors import InputError
 from demur.tabular import fit_table
 
 EXPERTS = {"nurse": ("nurse says", 0.05), "consultant": ("cons", 0.2)}
