@@ -75,6 +75,12 @@ def test_the_first_sheet_of_a_workbook_is_a_table():
         read_table(io.BytesIO(workbook(rows)[:200]))
 
 
+def test_empty_rows_of_a_workbook_are_left_out_as_empty_lines_are():
+    pytest.importorskip("python_calamine")
+    rows = [["size", "pet"], ["", ""], [1, "cat"], ["", ""], [2, ""]]
+    assert read_table(io.BytesIO(workbook(rows))).to_pydict() == {"size": [1, 2], "pet": ["cat", None]}
+
+
 def test_numbers_of_a_workbook_fit_a_model_of_a_file_with_decimal_commas():
     pytest.importorskip("python_calamine")
     with open_table(io.BytesIO(workbook([["size"], [1.5], [1200.25]])), decimal=",") as reader:

@@ -66,6 +66,11 @@ def _opened(source: AnyArray | str) -> AnyArray:
     return np.load(source, mmap_mode="r", allow_pickle=False) if isinstance(source, str) else source
 
 
+def _columns(array: AnyArray) -> AnyArray:
+    """Return a matrix as it is, and other values as its only column."""
+    return array if array.ndim == 2 else np.atleast_1d(array)[:, None]
+
+
 def arrays_of(stream: BinaryIO, name: str) -> dict[str, AnyArray | str]:
     """Return the arrays of a .npy or .npz file by name; a .npy file on disk is returned as its path.
 
@@ -114,24 +119,21 @@ def array_table(
     opened = {key: np.atleast_1d(_opened(array)) for key, array in arrays.items()}
     n_rows, n_matrices = len(next(iter(opened.values()))), sum(array.ndim == 2 for array in opened.values())
     fields: dict[str, pa.DataType] = {}
-    places: dict[str, tuple[str, int | None]] = {}  # a column's array, and its place in a matrix
+    places: dict[str, tuple[str, int]] = {}  # a column's array, and its place in a matrix
     for key, array in opened.items():
         if len(array) != n_rows or array.ndim > 2:
             shapes = ", ".join(f"{key} {array.shape}".strip() for key, array in opened.items())
             raise TableError(f"{name} does not hold arrays with equal numbers of rows, but {shapes}: save such arrays")
         kind = pa.array(array[:1].reshape(-1)).type
-        for number in range(array.shape[1]) if array.ndim == 2 else [None]:
-            column = (key or "0") if number is None else str(number) if n_matrices == 1 else f"{key}_{number}"
+        for number in range(_columns(array).shape[1]):
+            column = (key or "0") if array.ndim == 1 else str(number) if n_matrices == 1 else f"{key}_{number}"
             fields[column], places[column] = kind, (key, number)
 
     def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         for start in range(0, n_rows, rows):
-            read = {key: _opened(array)[start : start + rows] for key, array in arrays.items()}
-            columns = []
-            for column in names:
-                key, number = places[column]
-                columns.append(pa.array(read[key] if number is None else read[key][:, number], fields[column]))
-            yield pa.record_batch(columns, names)
+            read = {key: _columns(_opened(array))[start : start + rows] for key, array in arrays.items()}
+            columns = ((read[key][:, number], fields[name]) for name in names for key, number in [places[name]])
+            yield pa.record_batch([pa.array(*column) for column in columns], names)
 
     matrix = next((StoredRows(arrays[key]) for key, array in opened.items() if array.ndim == 2), None)
     return pa.schema(fields), batches, matrix if n_matrices == 1 else None

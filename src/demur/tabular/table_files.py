@@ -253,7 +253,7 @@ def _workbook(stream: BinaryIO, name: str, notation: Mapping[str, Any]) -> CsvCo
         ) from None
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(stream.read()))
-        rows = book.get_sheet_by_index(0).to_python()
+        rows = [row for row in book.get_sheet_by_index(0).to_python() if any(value != "" for value in row)]
     except Exception as error:  # the library has exceptions of its own
         raise TableError(f"{name} cannot be read as a workbook ({error}): unpack it, or save it as CSV") from error
     if len(book.sheet_names) > 1:
