@@ -1,6 +1,7 @@
 """The verdict: what is worse is said, what chance explains is not, and every code has an entry in the documentation."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from demur import AutoClassifier, Chow, CostMatrix, RejectOption, RiskControl
 from demur.tabular import Evaluation, TableModel, evaluate_table, fit_table
 from demur.tabular.checks import CHECKS, Comparison, ignored_codes
-from demur.tabular.evaluation_figures import ExpertEvaluation
+from demur.tabular.evaluation_figures import ExpertEvaluation, mean_of, rows_needed
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "checks.md"
 
@@ -251,3 +252,16 @@ def test_a_comparison_leaves_out_rows_without_a_price():
     own, other = np.array([0.0, np.nan, 0.2]), np.array([1.0, 1.0, np.nan])
     found = Comparison.of("x", own, other, [-1, 1], 0.95)
     assert found.difference.estimate == -1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_more_rows_are_needed_than_those_that_do_not_tell(seed):
+    rng = np.random.default_rng(seed)
+    found = mean_of(rng.choice([-0.2, 0.0, 0.8], p=[0.5, 0.38, 0.12], size=200), [-0.2, 0.8])
+    rows = int(re.search(r"about ([\d,]+) rows", rows_needed(found, 200))[1].replace(",", ""))
+    assert (rows >= 200) == (found.low <= 0 <= found.high)
+
+
+def test_a_difference_of_rounding_size_is_no_difference():
+    words = Comparison.of("another", np.array([0.3, 0.1]), np.array([0.1 + 0.2, 0.1]), [-1.0, 1.0], 0.95).sentence
+    assert "100 rows cost 0.0 " in words

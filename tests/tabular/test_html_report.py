@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from report_samples import HOSTILE, by_matrix, fixed, free
 
 from demur import Chow, CostMatrix, RiskControl, Threshold
+from demur.metrics import Interval
 from demur.tabular import Evaluation, report_html, write_report
 from demur.tabular.evaluation_figures import matrix_words
 from demur.tabular.html_report import shown_confusion
@@ -210,3 +212,9 @@ def test_groups_have_a_table():
     assert "Group by group" in page
     assert "&lt;north&gt;" in page
     assert "<north>" not in page
+
+
+def test_an_importance_that_rounds_to_zero_has_no_sign():
+    page = report_html(replace(free(), importances={"z": Interval(-0.0001, -0.01, 0.01, 0.95)}), "t")
+    cells = re.findall(r'<td class="number[^"]*">([^<]*)</td>', page[page.index('id="importances"') :])
+    assert cells[:2] == ["0.0", "-1.0 to 1.0"]

@@ -177,9 +177,10 @@ def rows_needed(difference: Interval, n_rows: int) -> str:
     >>> rows_needed(Interval(0.01, -0.01, 0.03, 0.95), 100)
     ' A difference of this size would take about 400 rows.'
     """
-    if not difference.estimate:
+    found = difference.estimate
+    if not found:
         return ""
-    needed = n_rows * ((difference.high - difference.low) / 2 / abs(difference.estimate)) ** 2
+    needed = n_rows * ((found - (difference.low if found > 0 else difference.high)) / found) ** 2
     return f" A difference of this size would take about {float(f'{needed:.2g}'):,.0f} rows."
 
 
