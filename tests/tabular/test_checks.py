@@ -96,7 +96,7 @@ def test_a_single_model_and_a_starved_blend():
     result = judged(y, proba[:, ::-1], single=("lr", good.decision), starved="Starved by the time budget.")
     assert {"DM004", "DM007"} <= codes(result)
     assert "lr" in next(one["found"] for one in result.findings if one["code"] == "DM004")
-    assert result.at(0.1).compared[2].verdict == "worse"
+    assert len(result.at(0.1).compared) == 2
     assert judged(y, proba, single=("lr", worse.decision)).compared[2].verdict == "better"
     assert judged(y, proba, single=("lr", good.decision)).compared[2].verdict == "the same"
 

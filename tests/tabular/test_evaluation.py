@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from demur import Chow, CostMatrix, Decision, Threshold
+from demur import Chow, CostMatrix, Decision
 from demur.metrics import (
     RiskCoverage,
     accepted_accuracy,
@@ -180,8 +180,6 @@ def test_bad_input_is_one_clear_error():
     ]:
         with pytest.raises(ValueError, match=message):
             Evaluation.of(NAMES[y], decision, **(good | wrong))
-    with pytest.raises(ValueError, match="needs decisions of Chow's rule"):
-        Evaluation.of(NAMES[y], Threshold(0.5).decide(proba), cost_adjustable=True, **good)
     with pytest.raises(ValueError, match="none that is missing"):
         Evaluation.of([*NAMES[y][:-1], None], decision, **good)
     with pytest.raises(ValueError, match=r"must hold a position"):

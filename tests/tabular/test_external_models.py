@@ -215,9 +215,9 @@ FITTED = GaussianNB().fit(FRAME[["age"]], Y)
 @pytest.mark.parametrize(
     ("estimator", "options", "error", "words"),
     [
-        (GaussianNB(), {}, InputError, "is not fitted"),
+        (GaussianNB(), {}, InputTypeError, "is not a fitted classifier"),
         (KMeans(2, n_init=1).fit(FRAME[["age"]]), {}, InputTypeError, "predict_proba or decision_function"),
-        ("ce", {}, InputTypeError, "a str is not a classifier"),
+        ("ce", {}, InputTypeError, "this str is not a fitted classifier"),
         (FITTED, {"rule": Coverage(0.5)}, InputError, "Coverage is fitted on labelled rows"),
         (FITTED, {"cost": 2.0}, InputError, "cost must be in"),
         (RejectOption(FITTED, cv=2).fit(FRAME[["age"]], Y), {"cost": 0.1}, InputError, "leave out cost"),

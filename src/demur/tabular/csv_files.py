@@ -115,10 +115,8 @@ class CsvContent:
                 table = _inferred(text, ",", missing=self.missing)
             self._remark(remark)
         for name in (name for name, kind in kinds.items() if kind_of_type(kind) == "number"):
-            cells, (enough, pattern) = (
-                text[name].filter(pc.is_valid(table[name])),
-                _CODES[pa.types.is_integer(kinds[name])],
-            )
+            enough, pattern = _CODES[pa.types.is_integer(kinds[name])]
+            cells = text[name].filter(pc.is_valid(table[name]))
             found = pc.match_substring_regex(cells, pattern)
             if enough(found).as_py():
                 example = shown(cells.filter(found)[0].as_py().strip())

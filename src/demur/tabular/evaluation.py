@@ -209,19 +209,16 @@ class Evaluation:
             more["top"] = top_scores(values, found.label)
         rows = more.pop("rows", None)
         more |= {"rows": None if rows is None else pa.table(rows), "outside": None if label is None else outside}
-        result = cls(tuple(map(str, names)), true, found, price, **more)
-        if result.cost_adjustable and (price is None or (result.at(price).decision.reject != found.reject).any()):
-            raise InputError(f"cost_adjustable=True needs decisions of Chow's rule at the cost, got cost {cost}.")
-        return result
+        return cls(tuple(map(str, names)), true, found, price, **more)
 
     def at(self, cost: float) -> "Evaluation":
         """Return the evaluation of the same model at another cost, where the cost is adjustable."""
         if not self.cost_adjustable:
             raise InputError(f"these decisions do not follow the cost: fit or decide again for cost {cost:g}.")
-        price = float(check_cost(cost))
-        single = None if self.single is None else (self.single[0], _decision_at(price, self.single[1]))
-        decision = _decision_at(price, self.decision)
-        return replace(self, cost=price, decision=decision, single=single, importances={})
+        price, old = float(check_cost(cost)), self.decision
+        new = Decision.from_acceptance(old.label, chow_acceptance(old.confidence, np.asarray(price)), old.confidence)
+        decision = replace(new, novel=old.novel, in_scope=old.in_scope)
+        return replace(self, cost=price, decision=decision, single=None, importances={})
 
     @property
     def n_rows(self) -> int:
@@ -553,8 +550,6 @@ def cost_difference(first: Evaluation, second: Evaluation, cost: float | None = 
             "the cost."
         )
     price = float(first.cost or 0) if cost is None else cost
-    if len(first.true) != len(second.true):
-        raise InputError("the models were evaluated on different rows: give the same rows to both.")
     possible = np.subtract.outer([0.0, price, 1.0], [0.0, price, 1.0]).ravel()
     return mean_of(first.paid(price) - second.paid(price), possible)
 
@@ -708,12 +703,6 @@ def _asking(
         dict(experts.limits),
     )
     return decision, asking
-
-
-def _decision_at(cost: float, old: Decision[AnyArray]) -> Decision[AnyArray]:
-    """Return the decision of Chow's rule at another cost."""
-    new = Decision.from_acceptance(old.label, chow_acceptance(old.confidence, np.asarray(cost)), old.confidence)
-    return replace(new, novel=old.novel, in_scope=old.in_scope)
 
 
 def _texts(values: ArrayLike) -> list[str | None]:

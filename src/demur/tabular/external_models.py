@@ -133,10 +133,7 @@ def _with_reject_option(
     estimator: Estimator, cost: float | None, rule: Rule | None, rows: Any, labels: NDArray[np.str_] | None
 ) -> Any:
     """Return a fitted classifier as one that may decline; one that may already stays as it is."""
-    from sklearn.base import is_classifier
-    from sklearn.exceptions import NotFittedError
     from sklearn.frozen import FrozenEstimator
-    from sklearn.utils.validation import check_is_fitted
 
     from demur.estimators import RejectOption
     from demur.estimators.base import RejectingClassifier, choose_reject_label
@@ -149,14 +146,11 @@ def _with_reject_option(
             )
         return estimator
     has_scores = hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")
-    if not has_scores or not is_classifier(estimator):
+    if not has_scores or not hasattr(estimator, "classes_"):
         raise InputTypeError(
-            f"a {_name(estimator)} is not a classifier with predict_proba or decision_function: give one."
+            f"this {_name(estimator)} is not a fitted classifier with predict_proba or decision_function: fit it "
+            "first, or give another."
         )
-    try:
-        check_is_fitted(estimator)
-    except NotFittedError:
-        raise InputError(f"this {_name(estimator)} is not fitted: fit it first, then wrap it.") from None
     classes = np.asarray(estimator.classes_)
     option = RejectOption(
         FrozenEstimator(estimator),

@@ -145,8 +145,6 @@ def rows_to_review(saves: ArrayLike, budget: float) -> Mask:
     np.int64(3)
     """
     values = np.asarray(saves, dtype=np.float64)
-    if values.ndim != 1 or np.isnan(values).any():
-        raise InputError(f"saves must be numbers of shape (n,) without NaN, got shape {values.shape}.")
     if not (math.isfinite(budget) and budget >= 0) or (budget >= 1 and budget != int(budget)):
         raise InputError(f"a review budget is a whole number of rows, or a share below 1, got {budget!r}.")
     n_rows = math.floor(budget * len(values) + 1e-9) if budget < 1 else int(budget)

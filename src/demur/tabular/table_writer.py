@@ -126,12 +126,8 @@ class TableWriter:
             if self._schema is None:
                 raise TableError("no rows were written: there is nothing to save")
 
-    @property
-    def _between(self) -> str:
-        return "\t" if self._format == "tsv" else self.delimiter or ","
-
     def _begin(self, schema: pa.Schema) -> None:
-        self._schema = schema
+        self._schema, self._between = schema, "\t" if self._format == "tsv" else self.delimiter or ","
         if self._format == "parquet":
             import pyarrow.parquet as pq  # it takes a while to import
 
