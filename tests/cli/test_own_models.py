@@ -76,7 +76,7 @@ def test_a_model_that_was_saved_from_python_is_used_as_it_is(demur, folder):
         ),
         (("wrap", "pipeline", "new.csv", "--out", "m", "--calibrate"), "there is no column 'class' to predict"),
         (("wrap", "pipeline", "new.csv", "--out", "m", "--coverage", "0.9"), "is fitted on labelled rows"),
-        (("wrap", "rule", "new.csv", "--out", "m"), "a Chow is not a classifier"),
+        (("wrap", "rule", "new.csv", "--out", "m"), "this Chow is not a fitted classifier"),
         (("wrap", "matrix", "new.csv", "--out", "m"), "was fitted on a matrix of 1 columns, and the table has"),
     ],
 )

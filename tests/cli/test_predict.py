@@ -32,7 +32,10 @@ def read_decisions(path):
 
 
 def same(found, wanted):
-    return found.select(wanted.column_names).combine_chunks().equals(wanted.combine_chunks())
+    """Equal, the confidence to 1e-6: batches of other sizes may be summed in another order."""
+    close = np.allclose(found["confidence"], wanted["confidence"], rtol=0, atol=1e-6)
+    others = [name for name in wanted.column_names if name != "confidence"]
+    return close and found.select(others).combine_chunks().equals(wanted.select(others).combine_chunks())
 
 
 @pytest.mark.parametrize("chunk_rows", [17, 499, 65_536])
