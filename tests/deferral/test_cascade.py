@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from demur import Cascade
-from demur.deploy.model_parts import dump
-from demur.deploy.model_parts import load as undump
+from demur.deploy.model_folder import from_archive, to_archive
 from demur.errors import InputError
 from demur.guarantees import NoGuaranteeError
 
@@ -51,7 +50,7 @@ def test_a_mistake_has_a_price(cascade):
 def test_a_cascade_comes_back_as_it_was(n_rows):
     answers, confidence, _ = services(500, seed=1)
     cascade = Cascade(PRICES).fit(*services(n_rows))
-    again = undump(dump(cascade))
+    again = from_archive(to_archive(cascade))
     for goal in ({"mistake": 5.0}, {"budget": 1.0}, {"budget": 3.0}):
         here, there = cascade.run(answers, confidence, **goal), again.run(answers, confidence, **goal)
         np.testing.assert_array_equal(here.label, there.label)

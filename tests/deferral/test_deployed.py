@@ -15,8 +15,7 @@ from demur import Capacity, DeferOption
 from demur.deferral import Expert
 from demur.deploy import load, save
 from demur.deploy.answers import Answerer
-from demur.deploy.model_parts import dump
-from demur.deploy.model_parts import load as undump
+from demur.deploy.model_folder import from_archive, to_archive
 from demur.deploy.onnx import onnx_model
 from demur.deploy.onnx.onnx_graph import ExportError
 from demur.deploy.request_types import answer_type, question_type
@@ -69,7 +68,7 @@ def test_an_estimator_comes_back_as_it_was(combine):
     experts = {"nurse": 0.05, "oracle": Expert(0.3, accuracy=1.0)}
     given = {"nurse": answers[:, 0], "oracle": y}
     fitted = DeferOption(GaussianNB(), experts, combine=combine).fit(X, y, answers=given)
-    again = undump(dump(fitted))
+    again = from_archive(to_archive(fitted))
     np.testing.assert_array_equal(again.decide(X).costs, fitted.decide(X).costs)
     np.testing.assert_array_equal(again.predict(X, answers=given), fitted.predict(X, answers=given))
     dearer = again.set_params(experts={"nurse": 0.4, "oracle": 0.3})
@@ -79,7 +78,7 @@ def test_an_estimator_comes_back_as_it_was(combine):
 def test_a_fitted_capacity_comes_back_as_it_was(deferring):
     X = rows(200, seed=3)[0]
     capacity = Capacity({"nurse": 0.2}).fit(deferring.decide(X), deferring.experts_)
-    again = undump(dump(capacity))
+    again = from_archive(to_archive(capacity))
     assert again.scarcity_ == capacity.scarcity_
     np.testing.assert_array_equal(deferring.decide(X, capacity=again).ask, deferring.decide(X, capacity=capacity).ask)
 

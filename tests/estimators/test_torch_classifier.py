@@ -12,8 +12,7 @@ from sklearn.frozen import FrozenEstimator
 
 import demur
 from demur import DeferOption, RejectOption, RiskControl, TorchClassifier
-from demur.deploy import Monitor, Reference
-from demur.deploy.model_parts import ModelFileError
+from demur.deploy import ModelFileError, Monitor, Reference
 from demur.deploy.onnx import compare_onnx, onnx_model
 from demur.errors import InputError, InputTypeError
 from demur.estimators.torch_classifier import OnnxNetwork

@@ -149,7 +149,7 @@ def _import_scikit_learn() -> None:
     """Import scikit-learn and skops without what no prediction uses, which is half of the time to decide one row.
 
     scikit-learn imports scipy.stats and pandas, if it is installed, for a few functions. skops imports every module of
-    scikit-learn to list the estimators that it trusts; :mod:`demur.deploy.model_parts` recognises them by itself. Only
+    scikit-learn to list the estimators that it trusts; :mod:`demur.deploy.model_folder` recognises them by itself. Only
     the program does this: in a process of the user's, skops would trust no estimator afterwards.
     """
     if "sklearn" in sys.modules:

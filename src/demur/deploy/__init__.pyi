@@ -1,7 +1,7 @@
+from .model_folder import ModelFileError as ModelFileError
 from .model_folder import ModelVersionWarning as ModelVersionWarning
 from .model_folder import load as load
 from .model_folder import save as save
-from .model_parts import ModelFileError as ModelFileError
 from .monitored_tables import MonitoredTables as MonitoredTables
 from .monitoring import Alarm as Alarm
 from .monitoring import Monitor as Monitor

@@ -51,7 +51,7 @@ class BoostedTrees(ProbabilityClassifier):
         self.categorical = categorical
 
     @classmethod
-    def of(cls, estimator: Estimator) -> Self:
+    def of(cls, estimator: Estimator, library: str) -> Self:
         """Return a classifier of one of the libraries in this form, fitted if the given one is.
 
         Raises
@@ -59,13 +59,11 @@ class BoostedTrees(ProbabilityClassifier):
         BoostedTreesError
             If a parameter is not a plain value.
         """
-        found = library_of(estimator)
-        assert found is not None
-        trees = cls(found, _plain_parameters(estimator))
+        trees = cls(library, _plain_parameters(estimator))
         is_fitted = estimator.is_fitted() if hasattr(estimator, "is_fitted") else hasattr(estimator, "classes_")
         if not is_fitted:
             return trees
-        content = _LIBRARIES[found].content(estimator)
+        content = _LIBRARIES[library].content(estimator)
         trees._adopt(content, np.asarray(estimator.classes_), int(estimator.n_features_in_))
         return trees
 
@@ -136,20 +134,6 @@ class BoostedTrees(ProbabilityClassifier):
 def is_installed(library: str) -> bool:
     """Return whether a library can be imported, without importing it."""
     return importlib.util.find_spec(library) is not None
-
-
-def library_of(estimator: Estimator) -> str | None:
-    """Return the library whose classifier this is; None for anything else.
-
-    Examples
-    --------
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> library_of(GaussianNB()) is None
-    True
-    """
-    names = {(cls.__module__.partition(".")[0], cls.__name__) for cls in type(estimator).__mro__}
-    found = [name for name, library in _LIBRARIES.items() if (name, library.classifier) in names]
-    return found[0] if found else None
 
 
 _TREES_OF_A_FORECAST = 5
@@ -272,4 +256,5 @@ _LIBRARIES = {
 }
 """The classifier of each library, its default number of trees, and how it works."""
 
-LIBRARIES = tuple(_LIBRARIES)
+LIBRARIES = {name: library.classifier for name, library in _LIBRARIES.items()}
+"""The name of the classifier of each library."""

@@ -19,8 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from demur import Chow, CostMatrix, Coverage, RejectClassifier, RejectOption, RiskControl, Threshold
 from demur.calibration import TemperatureScaling
 from demur.deploy import ModelFileError, load, save
-from demur.deploy.model_parts import _PARTS, dump, registered_types
-from demur.deploy.model_parts import load as undump
+from demur.deploy.model_folder import _PARTS, from_archive, registered_types, to_archive
 from demur.label_shift import LabelShift
 from demur.losses import FunctionLoss, Loss, available, get
 from demur.margins import MarginFunction
@@ -219,11 +218,11 @@ def content_of(value):
 def test_every_key_of_a_dictionary_is_saved(place, value):
     model = PLACES[place](value)
     try:
-        content = dump(model)
+        content = to_archive(model)
     except ModelFileError as error:
         assert "keys that skops cannot store" in str(error)  # noqa: PT017 # two keys that are written alike
         return
-    assert content_of(undump(content)) == content_of(model)
+    assert content_of(from_archive(content)) == content_of(model)
 
 
 @pytest.mark.parametrize("vectorizer", [CountVectorizer(), TfidfVectorizer()], ids=lambda one: type(one).__name__)
@@ -232,7 +231,7 @@ def test_every_key_of_a_dictionary_is_saved(place, value):
 def test_a_vocabulary_may_hold_any_word(vectorizer, words):
     texts = [f"{word} some" for word in words]
     model = make_pipeline(clone(vectorizer), LogisticRegression()).fit(texts, np.arange(len(texts)) % 2)
-    loaded = undump(dump(model))
+    loaded = from_archive(to_archive(model))
     assert loaded[0].vocabulary_ == model[0].vocabulary_
     np.testing.assert_array_equal(loaded.predict_proba(texts), model.predict_proba(texts))
 

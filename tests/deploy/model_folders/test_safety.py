@@ -22,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from skops.io import _trusted_types
 
 from demur import Chow, RejectClassifier, RejectOption
-from demur.deploy import ModelFileError, load, model_parts, save
+from demur.deploy import ModelFileError, load, model_folder, save
 
 from .forging import attributes, forge_archive, forge_manifest, forge_schema, plain
 
@@ -112,7 +112,7 @@ def test_the_estimators_of_scikit_learn_are_those_that_skops_knows():
     loaded = [module for name, module in sys.modules.items() if name.startswith("sklearn.")]
     classes = {part for module in loaded for part in vars(module).values() if isinstance(part, type)}
     paths = {f"{cls.__module__}.{cls.__qualname__}" for cls in classes} | {"os.system", "sklearn.nothing", "sklearn"}
-    assert {path for path in paths if model_parts._is_estimator(path)} == known
+    assert {path for path in paths if model_folder._is_estimator(path)} == known
 
 
 class Runs:

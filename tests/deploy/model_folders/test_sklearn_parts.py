@@ -27,8 +27,7 @@ from sklearn.tree import DecisionTreeClassifier
 from demur import CostMatrix, Coverage, RejectClassifier, RejectOption, RiskControl, Threshold
 from demur.calibration import TemperatureScaling
 from demur.deploy import ModelFileError, ModelVersionWarning, load, save
-from demur.deploy.model_parts import dump
-from demur.deploy.model_parts import load as load_parts
+from demur.deploy.model_folder import from_archive, to_archive
 from demur.estimators import AutoClassifier
 
 X, Y = load_iris(return_X_y=True)
@@ -177,6 +176,6 @@ def test_another_patch_of_scikit_learn_gives_none(tmp_path, monkeypatch):
 
 def test_files_are_compressed():
     forest = ExtraTreesClassifier(20, random_state=0).fit(X, Y)
-    data = dump(forest)
+    data = to_archive(forest)
     assert len(data) < len(skops.io.dumps(forest)) / 5
-    np.testing.assert_array_equal(load_parts(data).predict_proba(X), forest.predict_proba(X))
+    np.testing.assert_array_equal(from_archive(data).predict_proba(X), forest.predict_proba(X))
