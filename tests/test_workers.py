@@ -12,6 +12,8 @@ def test_the_clock_does_not_count_what_other_programs_took(monkeypatch):
     monkeypatch.setattr("demur.workers.time.monotonic", lambda: now["wall"])
     monkeypatch.setattr("demur.workers.time.process_time", lambda: now["own"])
     clock = BusyClock()
+    now.update(wall=0.01)
+    assert clock.in_wall_time(7.0) == pytest.approx(7.0)  # right after the start too
     now.update(wall=5.0, own=7.0, all=7.0)
     assert clock() == 5.0  # a quiet machine, although a core was idle for 3 seconds
     now.update(wall=10.0, own=11.0, all=17.0)

@@ -197,7 +197,8 @@ class BusyClock:
 
     def in_wall_time(self, seconds: float) -> float:
         """Return how long that many seconds are in wall time, at the speed so far."""
-        return seconds * (time.monotonic() - self._start) / max(self(), 0.1)
+        wall = max(time.monotonic() - self._start, 1e-9)
+        return seconds * wall / max(self(), wall / 2)
 
 
 _LOOK = 0.5

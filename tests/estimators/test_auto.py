@@ -337,6 +337,13 @@ def test_wrong_parameters(parameters, message, noisy):
         AutoClassifier(**parameters).fit(*noisy)
 
 
+def test_numbers_beyond_single_precision_are_trained_on(noisy):
+    X, y = noisy[0].copy(), noisy[1]
+    X[:3, 0] = 1e39, -1e200, np.finfo(float).max
+    model = AutoClassifier(QUICK, time_budget=None, cv=2, n_jobs=1, random_state=0).fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
 # Nothing is learnt from a row that is then predicted
 
 

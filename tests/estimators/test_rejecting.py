@@ -1,8 +1,10 @@
 """What both estimators with a reject option answer alike: which cost decides, may it change, what is a score."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
@@ -217,3 +219,11 @@ def test_a_group_without_calibration_rows_is_refused():
         RejectOption(GaussianNB(), rule=RiskControl(0.2, groups=groups), guarantee_share=0.2).fit(
             X, (X[:, 0] > 0).astype(int)
         )
+
+
+def test_novelty_compares_the_columns_that_the_model_reads():
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(90, 2)) * [1, 1000], columns=["near", "far"])
+    by_name = make_pipeline(ColumnTransformer([("scale", StandardScaler(), ["near", "far"])]), GaussianNB())
+    model = RejectOption(by_name).fit(X, X["near"] > 0)
+    assert not model.decide(X).novel.any()
+    assert not model.decide(X.assign(more=0.0)[["far", "more", "near"]]).novel.any()

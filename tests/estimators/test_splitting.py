@@ -23,6 +23,7 @@ from sklearn.model_selection import (
 from sklearn.naive_bayes import GaussianNB
 
 from demur import AutoClassifier, Coverage, RejectClassifier, RejectOption, RiskControl
+from demur.errors import InputError
 from demur.estimators import EqualRowsWarning
 from demur.estimators.splitting import (
     blocks_of,
@@ -381,3 +382,10 @@ def test_a_copied_table_is_evaluated_on_one_row_of_each_block():
     for parts in (hold_out(X, y, 0.2), hold_out_latest(X[:, 0], X, y, 0.2)):
         assert len(parts.aside) == len(np.unique(X[parts.aside])) == 20
         assert len(parts.train) == 320
+
+
+@pytest.mark.parametrize("groups", [None, np.repeat([0, 1], 4)], ids=["one row a class", "one group a class"])
+def test_folds_of_classes_that_cannot_be_divided_are_refused(groups):
+    X = np.arange(2.0 if groups is None else 8.0).reshape(-1, 1)
+    with pytest.raises(InputError, match="no fold leaves two classes to train on"):
+        RejectOption(GaussianNB()).fit(X, [0, 1] if groups is None else groups, groups=groups)

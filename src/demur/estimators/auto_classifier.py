@@ -40,6 +40,7 @@ from demur.estimators.candidates import (
 from demur.estimators.network_selection import Rows
 from demur.estimators.splitting import Fold, blocks_of, folds_of
 from demur.estimators.text_features import DenseText, beside, top_score
+from demur.training.robust_scaling import LARGEST
 from demur.workers import BusyClock, on_workers, progress_bar
 
 if TYPE_CHECKING:
@@ -154,6 +155,7 @@ class TableEncoding:
                 f"fitted on a table with named columns, so it cannot read a {type(X).__name__}; give a table with the "
                 "same columns."
             )
+        codes = np.clip(codes, -LARGEST, LARGEST)
         if self.dense_text is None:
             return Encoded(codes)
         points, ngrams = self.dense_text.with_ngrams(texts)

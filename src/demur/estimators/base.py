@@ -416,10 +416,13 @@ class KnownRows:
     schema : Schema or None
         The columns of a DataFrame that does not hold numbers alone.
     novelty : Novelty
+    names : list, optional
+        The columns of a DataFrame of numbers, which other rows may have in another order.
     """
 
     schema: "Schema | None"
     novelty: Novelty
+    names: list[Any] | None = None
 
     @classmethod
     def learn(
@@ -456,17 +459,24 @@ class KnownRows:
         categorical = None if schema is None else schema.categorical
         if encoding is not None:
             categorical = encoding.categorical[: codes.shape[1]]
-        return cls(schema, Novelty(rate).fit(codes, categorical, blocks))
+        return cls(schema, Novelty(rate).fit(codes, categorical, blocks), _names(X))
 
     def novel(self, X: Features, rate: float | str | None) -> Mask:
         """Return which rows are unlike the training rows, at this rate."""
         if self.schema is None:
+            given = _names(X)
+            if self.names and given and given != self.names and set(self.names) <= set(given):
+                X = cast(Any, X)[self.names]
             return self.novelty.novel(np.asarray(X, dtype=np.float64), rate)
         from demur.columns import as_table
 
         table = as_table(X)
         codes = self.schema.encode(table, unseen=UNSEEN)
         return self.novelty.novel(codes, rate)
+
+
+def _names(X: Any) -> list[Any] | None:
+    return X.columns.tolist() if hasattr(X, "iloc") else None
 
 
 def _comparable(X: Features) -> "tuple[Schema | None, Floats] | None":

@@ -421,9 +421,10 @@ def folds_within(folds: Sequence[Fold], rows: Ints) -> list[Fold]:
 
 def _numbered_folds(n_folds: int, y: AnyArray, blocks: Blocks) -> list[Fold]:
     labels, sizes = _rarest_class(blocks, y), blocks.sizes
-    n_folds = max(2, min(n_folds, int(np.bincount(labels).max())))
+    largest = int(np.bincount(labels).max())
+    n_folds = max(2, min(n_folds, largest))
     fold = np.empty(len(sizes), dtype=np.int64)
-    if len(np.unique(sizes)) == 1:  # single rows, or a copied table
+    if len(np.unique(sizes)) == 1 and largest > 1:  # single rows, or a copied table
         splitter = StratifiedKFold(n_folds, shuffle=True, random_state=0)  # real tables are rarely in random order
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The least populated class")

@@ -54,8 +54,8 @@ _MOST_PIECES, _MOST_IN_ALL = 16, 1024
 _ROWS_FOR_PIECES = 5_000
 """The most rows that the bounds of pieces are learned from."""
 
-_LARGEST = 1e30
-"""Trees compute in single precision."""
+LARGEST = 1e30
+"""Trees compute in single precision: larger numbers are taken for this one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class Pieces:
                 tree = DecisionTreeClassifier(
                     max_leaf_nodes=len(place), min_samples_leaf=int(np.clip(len(rows) // 100, 3, 20)), random_state=0
                 )
-                values = np.clip(X[known, column], -_LARGEST, _LARGEST)
+                values = np.clip(X[known, column], -LARGEST, LARGEST)
                 own = tree.fit(values[:, None], y[known], weight[known]).tree_
                 bounds = np.unique([values.min(), *own.threshold[own.feature >= 0], values.max()])
                 place = place[: len(bounds) - 1]
