@@ -140,5 +140,5 @@ def test_bad_input(proba, prior, message):
 
 def test_a_row_that_is_certain_of_a_class_that_cannot_occur():
     assert correct_proba([[0.5, 0.5]], [0.5, 0.5], [1.0, 0.0]).tolist() == [[1.0, 0.0]]
-    with pytest.raises(ValueError, match="row 1 is certain of a class that new_prior says does not occur"):
+    with pytest.raises(ValueError, match="row 1 has all its probability in classes whose new_prior is 0"):
         correct_proba([[0.0, 1.0]], [0.5, 0.5], [1.0, 0.0])

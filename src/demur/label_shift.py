@@ -53,8 +53,8 @@ def correct_proba(proba: ArrayLike, train_prior: ArrayLike, new_prior: ArrayLike
     if not (sums > 0).all():
         row = int(np.flatnonzero(sums[:, 0] <= 0)[0])
         raise InputError(
-            f"row {row + 1} is certain of a class that new_prior says does not occur, so that nothing is left of it; "
-            "give that class a positive frequency, or calibrate the probabilities."
+            f"row {row + 1} has all its probability in classes whose new_prior is 0; give such a class a positive "
+            "frequency, or calibrate the probabilities."
         )
     return np.asarray(weighted / sums)
 
@@ -125,8 +125,8 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         empty = np.flatnonzero(self.new_prior_ * self.n_rows_ < 0.5).tolist()
         if empty:
             warnings.warn(
-                f"class {', '.join(map(str, empty))} is left with less than one of {self.n_rows_} rows: the correction "
-                "all but rules it out; check it, or give the frequencies yourself to correct_proba.",
+                f"class {', '.join(map(str, empty))} is estimated to have less than one of {self.n_rows_} rows, so the "
+                "correction nearly excludes it; check this, or give the frequencies yourself to correct_proba.",
                 LabelShiftWarning,
                 stacklevel=2,
             )

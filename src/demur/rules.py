@@ -394,10 +394,7 @@ class CostMatrix(Rule):
         self._matrix()  # refuses what is no cost matrix
 
     def explain(self) -> str:
-        return (
-            "It takes what costs least by its cost matrix, given the probabilities: one of the answers, or to decline; "
-            "it guarantees nothing."
-        )
+        return "It takes the action of least expected cost, an answer or declining; it guarantees nothing."
 
     def _matrix(self) -> Floats:
         matrix = np.asarray(self.costs, dtype=np.float64)

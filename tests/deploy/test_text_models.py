@@ -97,7 +97,7 @@ def test_onnx_export_is_refused(model, tmp_path):
 
 
 def test_experts_and_out_of_scope_rows_exclude_each_other(rows):
-    with pytest.raises(InputError, match="with experts no row is out of scope"):
+    with pytest.raises(InputError, match="a model with experts has no out-of-scope rows"):
         fit_table(rows, "y", experts={"ann": ("size", 0.1)}, out_of_scope="none")
 
 

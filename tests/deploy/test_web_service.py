@@ -216,7 +216,7 @@ def test_a_defect_of_the_model_is_logged_and_the_service_lives(monkeypatch, capl
         patched.setattr(GraphModel, "decisions", broken)
         failed = ask(served, good())
     assert failed.status_code == 500
-    assert failed.json() == {"error": "the service failed on this request; its log says why."}
+    assert failed.json() == {"error": "the service failed on this request; its log has the reason."}
     assert "out of order" in caplog.text
     assert ask(served, good()).status_code == 200
 

@@ -72,7 +72,7 @@ def test_evaluation_is_next_to_the_services(model):
     test = calls(2000, seed=1)
     found = evaluate_calls(model, pa.Table.from_pandas(test))
     by_name = {one.name: one for one in found.payments}
-    assert list(by_name) == ["cascade", "small", "large", "everybody"]
+    assert list(by_name) == ["cascade", "small", "large", "all services"]
     for name in ("small", "large"):
         assert by_name[name].error.estimate == pytest.approx((test[name] != test.truth).mean())
     assert by_name["small"].spent == pytest.approx(test.small_price.mean())
@@ -192,7 +192,7 @@ def test_commands(folder):
     found = demur(*fit, "--mistake", 1)
     assert "The cascade costs" in found
     found = demur("evaluate", folder / "model", folder / "test.csv")
-    assert "everybody" in found
+    assert "all services" in found
     found = demur("predict", folder / "model", folder / "test.csv", "--out", folder / "next.csv", "--keep", "id")
     assert "Wrote 300 decisions" in found
     columns = ["id", "decision", "service", "answer", "confidence", "spent", "reason"]

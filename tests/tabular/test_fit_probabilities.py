@@ -252,5 +252,5 @@ def test_new_rows_are_held_to_what_was_found():
 
 def test_two_columns_of_one_class():
     table = pa.table({"0": [0.5], "0.0": [0.2], "1": [0.3], "y": [0]})
-    with pytest.raises(TableError, match=r"'0' and '0.0' are both about '0': leave one"):
+    with pytest.raises(TableError, match=r"'0' and '0.0' both belong to class '0': leave one out"):
         class_columns(table, "y", ["0", "1"])

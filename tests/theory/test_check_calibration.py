@@ -136,7 +136,7 @@ def test_costs_from_one_half_on_are_checked_with_a_warning():
 def test_the_report_has_all_parts():
     refuted = str(check_calibration("apc+log", 3, 0.2))
     assert refuted.startswith("REFUTED: apc+log (beta = 3.2) with 3 classes at c = 0.2")
-    for words in ("counterexample", "no beta works", "4.55", "The two routes agree", "false rejects", "Corollary 5"):
+    for words in ("counterexample", "no beta works", "4.55", "Both methods agree", "false rejects", "Corollary 5"):
         assert words in refuted
     proved = str(check_calibration("ce", 3, 0.2))
     assert proved.startswith("CALIBRATED: ce with 3 classes at c = 0.2: a theorem, by one minimum on the simplex.")

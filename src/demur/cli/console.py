@@ -229,7 +229,7 @@ def _print_calls(evaluation: "CallsEvaluation", where: str) -> None:
     for one in evaluation.payments:
         cells = [_printable(one.name), four_digits(one.spent), *_interval(one.error, percent)]
         cells[3:] = cells[3:] if one.cost is None else _interval(one.cost, four_digits)
-        rows.append([*cells, "" if one.name in ("cascade", "everybody") else percent(one.asked)])
+        rows.append([*cells, "" if one.name in ("cascade", "all services") else percent(one.asked)])
     print_table(f"Means per row {where}", headings, rows)
 
 

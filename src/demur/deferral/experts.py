@@ -432,8 +432,8 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         decision, said, right = self._answered(X, answers, prices, None)
         if decision.costs is None and (said < 0).any():
             raise InputError(
-                "the answers of experts who are asked are missing, and this loss has no probabilities to expect them "
-                "by; give answers=."
+                "the answers of experts who are asked are missing, and this loss gives no probabilities to "
+                "estimate them from; give answers=."
             )
         price = np.column_stack([check_prices(prices, self._priced(), len(labels)), np.zeros(len(labels))])
         rows, asked = np.arange(len(labels)), np.asarray(decision.ask)

@@ -278,7 +278,7 @@ class OneVsAllDeferral(JointLoss):
 
     name = "ova"
     equation = "Verma & Nalisnick 2022"
-    why = "each score's sigmoid is the worth of its action: eta_k or rho_j"
+    why = "each score's sigmoid is the value of its action: eta_k or rho_j"
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)

@@ -81,7 +81,7 @@ class Answerer:
             raise
         except Exception as error:  # whatever a model may raise: the service goes on
             _log.exception("a request failed")
-            raise RequestError("the service failed on this request; its log says why.", 500) from error
+            raise RequestError("the service failed on this request; its log has the reason.", 500) from error
         n_audited = self._draw(decisions) if self.audit else 0
         cost = question.get("cost")
         document = {"decisions": decisions, "cost": self.model.cost if cost is None else cost, "model": self._about}

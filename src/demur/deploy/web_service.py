@@ -45,7 +45,7 @@ _REFUSALS = {
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     422: "The request does not fit the model.",
-    500: "The service failed; its log says why.",
+    500: "The service failed; its log has the reason.",
 }
 
 _CLIENT_LEFT = 499
@@ -120,7 +120,7 @@ def create_app(
     app = FastAPI(
         title=f"demur: {model.target}",
         version=__version__,
-        description="A classifier that declines to answer when answering would cost more than asking.",
+        description="A classifier that declines to answer where declining costs less than a likely mistake.",
         openapi_url=None,  # it names the columns, and so needs the key
         exception_handlers={AnyHTTPException: _refuse, InputError: _refuse},
     )

@@ -397,8 +397,8 @@ def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> Floats:
             )
     else:
         raise InputTypeError(
-            f"{type(estimator).__name__} has neither predict_proba nor decision_function, so that no rule can tell how "
-            "sure it is; use another classifier."
+            f"{type(estimator).__name__} has neither predict_proba nor decision_function, so its confidence is "
+            "unknown; use another classifier."
         )
     if len(estimator.classes_) == len(classes):
         return proba

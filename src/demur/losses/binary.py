@@ -36,7 +36,7 @@ class PlusBound(PairwiseLoss):
 
     binary_only = True
     equation = "Eq. 4; Cortes et al. 2016"
-    why = "at K = 2 one beta meets both sides of Corollary 5"
+    why = "at K = 2 one beta satisfies both conditions of Corollary 5"
     closed_forms = AdditivePairwise.closed_forms
     pair = AdditivePairwise.pair
     proof = PairwiseLoss.proof

@@ -54,7 +54,7 @@ class PairwiseLoss(RejectorLoss):
     slope_decides = True
     closed_forms: ClassVar[Mapping[tuple[str, str], Callable[[str, int, Hyper], Hyper]]] = {}
     """beta / alpha by side, number of classes and cost, for each known pair of names of phi and psi."""
-    why = "no beta meets both sides of Corollary 5 for K > 2; calibrated at K = 2"
+    why = "no beta satisfies both conditions of Corollary 5 for K > 2; calibrated at K = 2"
 
     def __post_init__(self) -> None:
         if isinstance(self.beta, str) and self.beta not in get_args(BetaSide):

@@ -327,7 +327,7 @@ class FunctionLoss(Loss):
 
     family: ClassVar[Any] = "confidence"
     equation = "the user's own"
-    why = "nothing is claimed: check_calibration finds out"
+    why = "no claim: see check_calibration"
     trained_for_cost = True
     takes_cost: ClassVar[bool]
 

@@ -218,7 +218,7 @@ class VermaNalisnick(PlusOneLoss):
 
     phi: MarginFunction = Logistic()
     equation = "Verma & Nalisnick 2022, at a constant cost"
-    why = "each score's link is the worth of its action: eta_k, or 1 - c for declining"
+    why = "each score's link is the value of its action: eta_k, or 1 - c for declining"
 
     def __post_init__(self) -> None:
         check_inverse_link(self, self.phi)

@@ -27,7 +27,7 @@ from demur.tabular.table_files import (
 )
 from demur.tabular.table_model import CALL_COLUMNS, TableModel
 
-_EVERYBODY, _CASCADE = "everybody", "cascade"
+_ALL, _CASCADE = "all services", "cascade"
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,9 @@ def fit_calls(
     """
     started = time.perf_counter()
     if (mistake is None) == (budget is None):
-        raise InputError("give either mistake (--mistake), the cost of a mistake, or budget, the mean to spend.")
+        raise InputError(
+            "give either mistake (--mistake), the cost of a mistake, or budget, the mean amount to spend per row."
+        )
     columns = {name: ServiceColumns(*one) for name, one in services.items()}
     answers = [one.answer for one in columns.values()]
     file = TrainingFile.read(path, target, FitOptions(**options), answers=answers)
@@ -285,7 +287,7 @@ class Payment:
     Parameters
     ----------
     name : str
-        "cascade", a service, "everybody" or "human".
+        "cascade", a service, "all services" or "human".
     error : Interval
         The share of wrong answers.
     spent : float
@@ -324,7 +326,7 @@ class CallsEvaluation:
         first, *others = self.payments
         left = counted(self.n_left_out, "row is", "rows are")
         more = [f"{left} left out: not every service has answered."] if self.n_left_out else []
-        services = [one for one in others if one.name != _EVERYBODY and (first.cost or one.name != HUMAN)]
+        services = [one for one in others if one.name != _ALL and (first.cost or one.name != HUMAN)]
         best = min(services, key=lambda one: (one.cost or one.error).estimate)
         error, other = (f"{percent(one.error.estimate)} errors for {four_digits(one.spent)}" for one in (first, best))
         if first.cost is None or best.cost is None:
@@ -342,7 +344,7 @@ class CallsEvaluation:
 def evaluate_calls(model: CallsModel, table: Any, *, where: str = "the table") -> CallsEvaluation:
     """Run a cascade on labelled rows that every service has answered.
 
-    The answer of the human counts as right, and "everybody" is the likeliest class given the answers of all services.
+    The answer of the human counts as right, and "all services" is the likeliest class given all answers.
 
     Parameters
     ----------
@@ -362,7 +364,7 @@ def evaluate_calls(model: CallsModel, table: Any, *, where: str = "the table") -
     nobody, most = np.zeros(len(labels), dtype=bool), float(paid.max(axis=0).sum() + price)
     ways = {_CASCADE: ((run.label != labels) & ~person, (run.asked * paid).sum(axis=1) + price * person)}
     ways |= {name: (said[:, s] != labels, paid[:, s]) for s, name in enumerate(cascade.services)}
-    ways[_EVERYBODY] = cascade.combine(said, sure) != labels, paid.sum(axis=1)
+    ways[_ALL] = cascade.combine(said, sure) != labels, paid.sum(axis=1)
     if cascade.human is not None:
         ways[HUMAN] = nobody, nobody + price
     payments = []

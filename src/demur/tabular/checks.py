@@ -51,7 +51,7 @@ class Comparison:
         Such as "answering every row".
     difference : Interval
         By how much the decisions cost more per row than the other way; the intervals of all comparisons hold together.
-    verdict : {"better", "worse", "the same", "cannot be told apart"}
+    verdict : {"better", "worse", "the same", "no significant difference"}
     sentence : str
 
     Examples
@@ -90,8 +90,8 @@ class Comparison:
         if not differences.any():
             return cls(other, found, "the same", f"On these rows the same as {other}.")
         if low <= 0 <= high:
-            kind, ends = "cannot be told apart", f"{amount(low)} to {amount(high)}"
-            words = f"Cannot be told apart from {other} with {counted(len(differences), 'row', 'rows')}"
+            kind, ends = "no significant difference", f"{amount(low)} to {amount(high)}"
+            words = f"No significant difference from {other} on {counted(len(differences), 'row', 'rows')}"
         else:
             kind, (near, far) = "better" if high < 0 else "worse", sorted((low, high), key=abs)
             words, ends = f"{kind.capitalize()} than {other}", f"{write(abs(near))} to {amount(far)}"
@@ -144,7 +144,7 @@ def _worse_than(result: "Evaluation", *others: str) -> str:
 
 
 def _few_rows(result: "Evaluation") -> str:
-    unclear = [one for one in result.compared if one.verdict == "cannot be told apart"]
+    unclear = [one for one in result.compared if one.verdict == "no significant difference"]
     if not unclear:
         return ""
     names, rows = " or ".join(one.other for one in unclear), counted(result.n_rows, "row does", "rows do")
@@ -281,7 +281,7 @@ _CHECKS = (
         "DM002",
         "problem",
         "Declining every row costs less",
-        "Do not use these answers at this cost: fit with more rows or other columns, or let people decide.",
+        "Do not use these answers at this cost: fit with more rows or other columns, or let a person decide.",
         lambda result: _worse_than(result, "declining every row", "always asking"),
     ),
     Check(

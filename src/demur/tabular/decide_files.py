@@ -171,9 +171,9 @@ def decide_file(
 def _limits(model: TableModel, options: DecideOptions) -> dict[str, float]:
     """Return the limits that apply: the model's own, replaced by those that are given."""
     if options.capacity and not model.asks_experts:
-        raise TableError("this model has no experts, so there is nothing to limit: fit it with experts")
+        raise TableError("this model has no experts to limit: fit it with experts")
     if options.review_budget is not None and model.asks_experts:
-        raise TableError("a review budget is for models that decline, and this one asks experts: limit those")
+        raise TableError("a review budget is for models that decline, and this one asks experts: limit the experts")
     both: dict[str, float | None] = {**model.experts.limits, **(options.capacity or {})}
     Capacity({name: limit or 0 for name, limit in both.items()}).check_names(list(model.experts.columns))
     return {name: limit for name, limit in both.items() if limit is not None}

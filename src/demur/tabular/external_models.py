@@ -433,7 +433,9 @@ def class_columns(
         elif kind_of_type(table.schema.field(name).type) != "number":
             raise TableError(f"the column {shown(name)} of the class {shown(text)} holds no numbers: give its numbers")
         elif text in by_class:
-            raise TableError(f"{shown(by_class[text])} and {shown(name)} are both about {shown(text)}: leave one")
+            raise TableError(
+                f"{shown(by_class[text])} and {shown(name)} both belong to class {shown(text)}: leave one out"
+            )
         else:
             by_class[text] = name
     return dict(sorted(by_class.items())), aside

@@ -148,9 +148,9 @@ class FitOptions:
         if not 0 <= self.holdout < 1:
             raise InputError(f"holdout must be a share from 0 to below 1, got {self.holdout:g}.")
         if self.experts is not None and self.rule is not None:
-            raise InputError("with experts their prices decide what to ask: leave out the rule, or the experts.")
+            raise InputError("a model with experts decides by their prices: leave out the rule, or the experts.")
         if self.experts is not None and (self.out_of_scope is not None or self.out_of_scope_share):
-            raise InputError("with experts no row is out of scope: leave out the experts, or out_of_scope.")
+            raise InputError("a model with experts has no out-of-scope rows: leave out the experts, or out_of_scope.")
         if not isinstance(self.seed, int) or not 0 <= self.seed < 2**32:
             raise InputError(f"seed must be a whole number from 0 to {2**32 - 1}, got {self.seed!r}.")
 

@@ -83,7 +83,7 @@ def reviewed_rows(table: pa.Table, model: TableModel, *, where: str = "the table
     odd = np.setdiff1d(why, [DECLINED, AUDIT, ""])
     if len(odd) or not why.any():
         found = f"holds {shown(odd[0])}" if len(odd) else "is empty in all rows"
-        raise TableError(f"the column {shown(WHY)} of {where} {found}: it says {DECLINED} or {AUDIT} of reviewed rows")
+        raise TableError(f"the column {shown(WHY)} of {where} {found}: write {DECLINED} or {AUDIT} for reviewed rows")
     return table.filter(pa.array(why != "")), np.asarray(why[why != ""] == DECLINED)
 
 

@@ -266,7 +266,7 @@ class Search:
         if not (self.witnesses or found.n_right or found.timed_out or found.n_indifferent):
             raise LossContractError(
                 f"the pointwise risk of {self.subject.loss.name} could not be minimised at any of {found.n_eta} "
-                "distributions. Does it have a lower bound? A loss without one cannot be minimised."
+                "distributions. Give a loss that has a lower bound."
             )
 
     def refute_constant(self) -> bool:

@@ -193,7 +193,7 @@ class CalibrationReport:
         return find_repair(self.subject)
 
     def latex(self) -> str:
-        """Return the statement and its proof, or its counterexample with 50 digits, as LaTeX.
+        """Return the statement and its proof, or its counterexample with every digit of its numbers, as LaTeX.
 
         Examples
         --------
@@ -305,12 +305,12 @@ class CalibrationReport:
             )
         if found.n_indifferent:
             reasons.append(
-                f"A loss, or a rule, that tells right from wrong: at {found.n_indifferent:,} class probabilities "
-                "scores with right and with wrong decisions have equally small risks."
+                f"A loss or a rule without ties: at {found.n_indifferent:,} class probabilities scores with right and "
+                "with wrong decisions have equally small risks."
             )
         if self.stepped:
             reasons.append(
-                "A loss with slopes: this one is a staircase, whose lowest step a search cannot be sure to have found."
+                "A loss with gradients: this one is piecewise constant, and a search may miss its lowest value."
             )
         if self.never_answers:
             reasons.append(f"The number of scores (outputs=, --outputs): {self.n_outputs} were assumed.")
@@ -375,13 +375,13 @@ class CalibrationReport:
         return lines
 
     def _of(self, witness: Witness) -> list[str]:
-        more = "infinitely more: no scores decide so" if np.isinf(witness.gap) else f"{witness.gap:.6g} more"
+        more = "infinitely more: no scores give this decision" if np.isinf(witness.gap) else f"{witness.gap:.6g} more"
         return [
             f"  counterexample   eta = {describe_eta(witness.eta)}",
             f"  {self._rule():<16} {witness.chow}: costs {witness.chow_risk:.6g}",
             f"  the minimiser    {witness.taken}: costs {witness.taken_risk:.6g}",
             f"  least risk       {witness.least_risk:.10g}, that of the minimiser",
-            f"  and if it had to decide as {self._rule()}, {witness.chow_least_risk:.10g}: {more}",
+            f"  least risk with the decision of {self._rule()}: {witness.chow_least_risk:.10g}, {more}",
             f"  ({witness.precision}; error of the difference below {witness.error:.0e})",
         ]
 
@@ -404,10 +404,13 @@ class CalibrationReport:
         if not theorem.assumptions_hold:
             lines.append("  the theorem's assumption fails: the second derivative in r is not positive everywhere")
         if self.routes_agree:
-            return [*lines, "  The two routes agree."]
+            return [*lines, "  Both methods agree."]
         if theorem.fails > self.fails:
-            return [*lines, "  The search has no witness of all of this: the failing eta are too near the boundary."]
-        return [*lines, "  The two routes disagree; the witness above stands by itself."]
+            return [
+                *lines,
+                "  The search found no witness for some of these failures: their eta are too near the boundary.",
+            ]
+        return [*lines, "  The methods disagree; the witness above does not depend on the theorem."]
 
     def _bound(self) -> str:
         if self.bound is not None:
@@ -501,7 +504,7 @@ print(f"risk with the wrong decision {{least:.12g}}")
 print(f"least risk with the right one {{found:.12g}} (claimed: {{claimed:.12g}})")
 assert found > least, "scores with the right decision have a smaller risk"
 assert found >= claimed - error - 1e-9 * abs(claimed) if np.isfinite(claimed) else found == claimed
-print("The counterexample stands.")
+print("The counterexample is confirmed.")
 '''
 
 
