@@ -116,7 +116,7 @@ def test_warnings():
     classes = GaussianClasses([[-2.0], [0.0], [2.0]], 0.2)
     X, _ = shifted(classes, [0.4999, 0.5, 1e-4]).sample(n_per_class=[200, 200, 1], seed=0)
     near = classes.posterior(X[X[:, 0] < 0.3])
-    with pytest.warns(LabelShiftWarning, match=r"class 2 is left with less than one of \d+ rows"):
+    with pytest.warns(LabelShiftWarning, match=r"class 2 is estimated to have less than one of \d+ rows"):
         LabelShift(classes.prior).fit(near)
 
 

@@ -1,6 +1,6 @@
 """Type aliases for arrays, tables of features, estimators, labels and prices.
 
-scikit-learn takes tables of any library and has no types of its own; these names say which untyped thing is meant.
+scikit-learn takes tables of any library and has no types of its own; these names say what is meant.
 """
 
 import os

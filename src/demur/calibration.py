@@ -106,7 +106,7 @@ class TemperatureScaling(Parametrised):
         y : array of int, shape (n,)
             Column numbers.
         sample_weight : array of shape (n,), optional
-            How much each row counts: an integer counts as so many equal rows.
+            Weight of each row; a whole number counts as that many equal rows.
         """
         values = self._checked(proba)
         if values.ndim != 2 or len(values) == 0:
@@ -259,7 +259,7 @@ def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | 
     Parameters
     ----------
     proba : array of shape (n, n_classes)
-        Of rows that the model was not trained on.
+        Probabilities of rows that the model was not trained on.
     y : array of int, shape (n,)
         Column numbers.
     sample_weight : array of shape (n,), optional

@@ -76,7 +76,7 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     old_prior_, new_prior_ : arrays of shape (n_classes,)
         The class frequencies in training, and those estimated among the new rows.
     standard_error_ : array of shape (n_classes,)
-        Of the new frequencies, from the observed information; zero for a class without mass.
+        Standard error of the new frequencies, from the observed information; zero for a class without mass.
     n_rows_ : int
         The number of unlabelled rows.
     p_value_ : float

@@ -52,10 +52,10 @@ class Decision(Generic[Array]):
     confidence : array of float
         Higher means keep; orders the examples for a risk-coverage curve.
     ask : array of int, optional
-        Who is asked where the example is rejected: the number of an expert, and -1 where the model answers. None if
+        Number of the expert who is asked about a rejected example, -1 where the model answers. None if
         the model has no experts.
     costs : array of shape (n, n_classes + n_experts), optional
-        What each action is expected to cost: answering each class, then asking each expert.
+        Expected cost of each action: answering each class, then asking each expert.
     novel : array of bool, optional
         Where the example is out of distribution. None if novelty was not checked.
     in_scope : array of float, optional
@@ -340,7 +340,7 @@ class Threshold(ThresholdRule):
     Parameters
     ----------
     threshold : float, or array broadcasting against the rows
-        In [0, 1]. ``Threshold(1 - c)`` decides as ``Chow(c)``.
+        Threshold in [0, 1]. ``Threshold(1 - c)`` decides as ``Chow(c)``.
 
     Examples
     --------

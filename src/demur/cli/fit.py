@@ -117,7 +117,7 @@ GuaranteeShare = Annotated[
 RiskGroup = Annotated[str | None, DECISION(help="Guarantee each group of this column.")]
 CostTable = Annotated[Path | None, DECISION(help="Table of costs, instead of --cost.")]
 Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, and price.")]
-Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Most rows, or share, for an expert.")]
+Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Maximum rows, or share, for an expert.")]
 Calls = Annotated[str | None, CASCADE(help="Table of stored calls.")]
 Services = Annotated[list[str] | None, CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Columns of one service.")]
 Human = Annotated[float | None, CASCADE(help="Price of asking a person.")]

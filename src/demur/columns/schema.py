@@ -204,7 +204,7 @@ class Schema:
     remarks : dict of str to str
         Notes about columns that are used.
     notation : dict
-        How the CSV file was written that the table came from: ``decimal``, ``dayfirst``, ``numbers`` and ``missing``
+        Notation of the CSV file that the table came from: ``decimal``, ``dayfirst``, ``numbers`` and ``missing``
         of :func:`~demur.tabular.open_table`.
 
     Examples
@@ -233,7 +233,7 @@ class Schema:
         Parameters
         ----------
         frame : pandas or polars DataFrame, pyarrow.Table, or array
-            Some rows as a model takes them. The more rows, the more values of its categories are known.
+            Rows as a model takes them. More rows let the schema know more categories.
         target : str, optional
             The column with the labels, which is not a feature.
         drop : names

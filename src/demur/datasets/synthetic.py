@@ -35,7 +35,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class BayesSummary:
-    """What the Bayes-optimal rule (Chow's, with the true posterior) achieves at one cost.
+    """Figures of the Bayes-optimal rule (Chow's, with the true posterior) at one cost.
 
     Parameters
     ----------

@@ -27,10 +27,10 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     Parameters
     ----------
     limits : mapping
-        From the name of an expert to its limit: a number of rows (an int), or a share of the rows (a float below 1).
+        Limit of each expert by its name: a number of rows (an int), or a share of the rows (a float below 1).
         Experts that are not named have no limit.
     delta : float, default 0.05
-        For a stream: the probability, over the choice of the calibration rows, that a load exceeds its limit.
+        Probability, over the choice of the calibration rows, that a load of a stream exceeds its limit.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         decision : Decision
             As :meth:`DeferOption.decide <demur.DeferOption.decide>` returns it, with the costs of all actions.
         experts : names
-            In the order of ``decision.ask``: ``model.experts_``.
+            Names in the order of ``decision.ask``: ``model.experts_``.
 
         Returns
         -------
@@ -94,7 +94,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return replace(decision, ask=ask, reject=ask >= 0)
 
     def fit(self, decision: Decision[AnyArray], experts: Iterable[str], rows_per_period: int | None = None) -> Self:
-        """Find prices of scarcity for a stream.
+        """Find the surcharge of each limited expert for a stream of rows.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         experts : names
             As for :meth:`assign`.
         rows_per_period : int, optional
-            How many rows come in the time for which limits are given as a number of rows: 40 of 1,000 a day are a
+            Number of rows in the time for which limits are given as a number of rows: 40 of 1,000 a day are a
             share of 0.04.
         """
         gains, names = _gains(decision, experts)

@@ -138,7 +138,7 @@ Cuts: TypeAlias = dict[ServiceSet, tuple[Floats, Ints]]
 
 
 class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Ask services in sequence as long as the next question is expected to pay, and combine their answers.
+    """Ask services in sequence while the next call is expected to be worth its price, and combine their answers.
 
     After each answer, the cascade asks one more service if its confidence is below a cut, and then answers with the
     likeliest class given all answers and confidences that it has bought. There is a cut, and a service to ask next, for
@@ -147,11 +147,11 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     Parameters
     ----------
     services : mapping
-        From names to prices per question, on any scale; at most six.
+        Price per question of each service by its name, on any scale; at most six services.
     mistake : float, optional
         The cost of one mistake, on the scale of the prices.
     budget : float, optional
-        Instead of ``mistake``: the mean amount to spend per row. Two policies are then mixed at random, so that the
+        Mean amount to spend per row, instead of ``mistake``. Two policies are then mixed at random, so that the
         budget is spent and the expected accuracy is the largest possible.
     human : float, optional
         The price of asking a person, who is always right, as the last resort.
@@ -301,7 +301,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         Parameters
         ----------
         answers, confidences : mapping
-            What the services that were asked have said, by their names; both are empty at first.
+            Answers and confidences of the services asked so far, by their names; both are empty at first.
         mistake, budget : float, optional
             Other than those of the constructor.
         """

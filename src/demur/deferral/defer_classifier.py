@@ -53,7 +53,7 @@ def _has_estimates(self: DeferClassifier) -> bool:
 
 
 class DeferClassifier(TrainsNetworks, DeferringClassifier):
-    r"""Networks with a score for each class and for each expert, trained together: who is to answer, and what.
+    r"""Networks with a score for each class and each expert, trained together with a joint loss.
 
     The sibling of :class:`~demur.DeferOption` for those who want one of the published surrogates. Networks with K + J
     scores are trained on classes and on which experts were right; the losses' estimates, averaged over the networks,
@@ -66,7 +66,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         A name from :func:`demur.deferral.available_joint`, or "file.py:Class"; or a
         :class:`~demur.deferral.JointLoss`.
     experts : mapping
-        From the name of each expert to its price, or to an :class:`~demur.deferral.Expert`. Names sort the experts
+        Price of each expert by its name, or an :class:`~demur.deferral.Expert`. Names sort the experts
         where two of them are expected to cost the same.
     hidden_units : int or sequence of int, optional
         Gives a plain perceptron with these hidden layers, trained on all rows; an empty sequence a linear model. By
@@ -74,14 +74,15 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
     epochs, batch_size : int, optional
         As in :class:`~demur.RejectClassifier`.
     learning_rate, weight_decay : float, optional
-        By default 0.04 on a cyclic schedule and 0.02; for a plain perceptron 0.001 and the L2 penalty 1e-4.
+        Learning rate and weight decay; by default 0.04 on a cyclic schedule and 0.02, for a plain perceptron 0.001 and
+        1e-4.
     n_members : int, optional
         The number of networks, with different seeds, whose estimates are averaged: by default five, each of which
         holds out one of five folds in turn, and one for a plain perceptron.
     validation_fraction : float, default=0.2
         The share of rows that a single network holds out to choose its best epoch.
     reject_label : object, optional
-        What ``predict`` returns where somebody is to be asked who has not answered yet; see
+        Label that ``predict`` returns for rows whose asked expert has not answered yet; see
         :class:`~demur.RejectClassifier`.
     standardize : bool, default=True
         Centre and scale the features with medians and quartiles of the training rows.

@@ -46,19 +46,19 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         ``sklearn.frozen.FrozenEstimator``. :class:`~demur.estimators.PrecomputedProbabilities` reads probabilities that
         were computed elsewhere.
     experts : mapping
-        From the name of each expert to its price, or to an :class:`~demur.deferral.Expert`. Names sort the experts
+        Price of each expert by its name, or an :class:`~demur.deferral.Expert`. Names sort the experts
         where two of them are expected to cost the same.
     calibration : {"temperature", None}, default="temperature"
-        How the class probabilities are calibrated, on rows that the estimator has not seen.
+        Calibration of the class probabilities, on rows that the estimator has not seen.
     combine : bool, default False
-        What to answer once an expert was asked. False takes the expert's answer h as it is. True answers with the class
-        of largest :math:`\eta_y(x) P(h \mid y)`, the model's probabilities times the expert's confusion matrix
-        (Kerrigan et al. 2021), for those experts whose answers it makes right more often on the rows of ``fit``, by
-        more than a standard error.
+        Whether to combine the expert's answer with the model's probabilities. False takes the expert's answer h as it
+        is. True answers with the class of largest :math:`\eta_y(x) P(h \mid y)`, the model's probabilities times the
+        expert's confusion matrix (Kerrigan et al. 2021), for those experts whose answers it makes right more often on
+        the rows of ``fit``, by more than a standard error.
     cv : int, splitter or iterable, default=5
         The folds. Rows of one group stay on one side of every fold.
     reject_label : object, optional
-        What ``predict`` returns where somebody is to be asked who has not answered yet; see
+        Label that ``predict`` returns for rows whose asked expert has not answered yet; see
         :class:`~demur.RejectClassifier`.
     time_budget : float or None, default=90
         Seconds that "auto" may take, for the model and the experts together.
@@ -71,7 +71,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     estimator_ : fitted classifier
     calibrator_ : TemperatureScaling or None
     reliability_ : dict
-        For each expert who was learned: how P(expert right) is estimated, and the log loss of every way that was tried.
+        Estimate of P(expert right) of each expert with answers, and the log loss of every method that was tried.
     combines_ : dict
         Whether each expert's answers are combined with the model's probabilities.
     classes_, reject_label_

@@ -53,11 +53,11 @@ class DeferralReport:
     verdict : str
         "calibrated", "refuted" or "inconclusive".
     witness : Witness or None
-        Of a refutation: the scores, both risks, the gap between them and its error.
+        Counterexample of a refutation: the scores, both risks, the gap between them and its error.
     outcomes : array of shape (n_classes, 2, ..., 2) or None
         The distribution at which it is refuted: of the class, and for each expert of being wrong (0) or right (1).
     search : SearchFindings
-        How many distributions were tried, and what came of them.
+        Numbers of distributions tried, by outcome.
     """
 
     loss: str
@@ -127,7 +127,7 @@ def check_deferral(
         0 for every expert by default.
     seed : int
     seconds : float
-        When to stop and report what has been found.
+        Limit of computing time, after which the result so far is reported.
 
     Examples
     --------

@@ -27,9 +27,9 @@ class Expert:
     Parameters
     ----------
     price : float
-        What one question costs; one wrong answer costs 1.
+        Price of one question; one wrong answer costs 1.
     accuracy : float, optional
-        How often the expert is right, where that is known beforehand: 1 for one who is always right. None, the
+        Share of right answers of the expert, if it is known beforehand: 1 for one who is always right. None, the
         default, is for ``fit`` to learn from answers.
     model : classifier, optional
         Learns "the expert is right on this row" from the rows' features. By default a clone of the classifier itself.
@@ -62,7 +62,7 @@ class Votes:
     Parameters
     ----------
     counts : array of shape (n_rows, n_classes)
-        How many people chose each class, in the order of the sorted classes.
+        Number of people who chose each class, in the order of the sorted classes.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class Ballots(NamedTuple):
     Parameters
     ----------
     counts : array of shape (n_rows, n_experts, n_classes)
-        How often each class was answered.
+        Number of answers of each class.
     answer : array of int, shape (n_rows, n_experts)
         The number of the class that each expert is taken to answer; -1 for a gap.
     """
@@ -309,7 +309,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     experts_ : dict
         The experts by name, in the given order.
     reject_label_ : object
-        What ``predict`` returns where somebody is to be asked who has not answered yet.
+        Label that ``predict`` returns for rows whose asked expert has not answered yet.
     """
 
     experts: Any
@@ -385,7 +385,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         X, prices, capacity
             As for :meth:`decide`.
         answers : as for :meth:`fit`, optional
-            What the experts say to these rows. Only the answer of the expert who is asked is looked at; of several
+            Answers of the experts for these rows. Only the answer of the expert who is asked is looked at; of several
             people the first who answered, of counted votes the most frequent. Where it is missing, ``reject_label_``
             is returned.
         """

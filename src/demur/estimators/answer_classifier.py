@@ -54,7 +54,7 @@ class AnswerClassifier(ProbabilityClassifier):
     missing_ : float
         The log odds without a confidence.
     effects_ : array of shape (n_classes,)
-        What is added to the log odds for each answer.
+        Term added to the log odds for each answer.
     mistakes_ : array of shape (n_classes, n_classes)
         The probability of each class where an answer, the row number, is wrong.
 

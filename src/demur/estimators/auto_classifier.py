@@ -255,7 +255,7 @@ class AutoClassifier(ProbabilityClassifier):
     held_out_rows_, held_out_proba_ : arrays
         The out-of-fold probabilities of the calibrated blend, and the rows they belong to.
     equal_rows_ : int
-        How many rows had the features of an earlier row.
+        Number of rows with the features of an earlier row.
     classes_, n_features_in_
 
     Examples

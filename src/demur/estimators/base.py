@@ -43,7 +43,7 @@ class ProbabilityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
 
 class NothingToFit(ProbabilityClassifier):
-    """A classifier whose answers were made elsewhere."""
+    """Base class of classifiers that were fitted elsewhere."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -62,7 +62,7 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     ----------
     classes_ : array
     reject_label_ : object
-        What ``predict`` returns where it declines.
+        Label that ``predict`` returns for declined rows.
     """
 
     cost: CostLike

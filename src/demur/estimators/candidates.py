@@ -379,7 +379,7 @@ class Tried:
 
 @dataclass(eq=False)
 class CrossFitted:
-    """A candidate with the calibrated probabilities it gives to rows it has not seen.
+    """A candidate with its calibrated out-of-fold probabilities.
 
     Parameters
     ----------

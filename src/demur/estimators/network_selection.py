@@ -134,7 +134,7 @@ def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[flo
 
 
 def judged(entry: GridEntry, loss: Loss, members: Sequence[int], held_out: HeldOut, cost: float) -> Candidate:
-    """Return how networks do on held-out rows.
+    """Return the results of networks on held-out rows.
 
     Wrong and rejected rows are counted, so that candidates that are equally good have equal risks.
 

@@ -46,10 +46,11 @@ class PrecomputedProbabilities(NothingToFit):
     Parameters
     ----------
     classes : array of shape (n_classes,)
-        What each column is about, sorted.
+        Class of each column, sorted.
     kind : {"probabilities", "percentages", "log-probabilities", "logits", "votes"}
     tolerance : float or None, default 0.001
-        How far probabilities may be from summing to 1. None is any sum: rows are divided by theirs.
+        Largest difference between the sum of a row's probabilities and 1. None allows any sum: rows are divided by
+        theirs.
     temperature : float, default 1.0
         Divides logits and log-probabilities before the softmax. As probabilities, large ones would be 0 and 1.
 

@@ -147,11 +147,11 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         Gives a plain perceptron with these hidden layers, as in the paper; by default a
         :class:`~demur.training.TabularNet`, and 50 units for losses without a link.
     epochs : int, optional
-        By default 64, fewer on large tables; 150 for a plain perceptron.
+        Number of epochs; by default 64, fewer on large tables, and 150 for a plain perceptron.
     batch_size : int, optional
         Rows in a minibatch; by default 16 to 256, depending on the number of rows.
     learning_rate : float, optional
-        By default 0.04 on a cyclic schedule, and 0.001 for a plain perceptron.
+        Learning rate of Adam; by default 0.04 on a cyclic schedule, and 0.001 for a plain perceptron.
     weight_decay : float or sequence of float, optional
         Candidates; by default 0.02, and for a plain perceptron the L2 penalties 1e-7, 1e-4 and 1e-1 of the paper.
     validation_fraction : float, default=0.2
@@ -169,7 +169,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         Weights of the classes, as in scikit-learn: they multiply the weights of the rows. Probabilities are then those
         of a population with these weights.
     reject_label : object, optional
-        What ``predict`` returns where it declines. By default -1 for numbers (or the next integer below all
+        Label that ``predict`` returns for declined rows. By default -1 for numbers (or the next integer below all
         classes if -1 is a class) and "reject" for strings. A label that is a class is an error.
     novelty : "auto", float or None, default="auto"
         Out-of-distribution rows to decline, found by :class:`~demur.novelty.Novelty`. "auto": only rows far outside the
@@ -202,7 +202,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         The loss with the chosen hyper-parameters.
     reject_label_ : object
     candidates_ : list of Candidate
-        What was tried: hyper-parameters, risk, coverage and log loss on held-out rows, and whether training failed.
+        Results of all candidates: hyper-parameters, risk, coverage and log loss on held-out rows, and whether training
+        failed.
     best_candidate_ : Candidate
         The one that was chosen. An :class:`AnswersNothingWarning` tells where it declined every held-out row.
     networks_ : FittedNetworks
@@ -213,7 +214,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     known_rows_ : KnownRows or None
         The detector of out-of-distribution rows.
     equal_rows_ : int
-        How many rows had the features of an earlier row.
+        Number of rows with the features of an earlier row.
 
     Examples
     --------
@@ -389,7 +390,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             )
 
     def adopt(self, found: FoldNetworks, n_features: int, n_classes: int) -> Self:
-        """Become a fitted classifier of the classes 0, 1, ... with networks that were trained elsewhere.
+        """Set the fitted state from networks that were trained elsewhere, for the classes 0, 1, ...
 
         Parameters
         ----------

@@ -179,7 +179,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     cv : int, splitter or iterable, default=5
         The folds of the calibration. Rows of one group, where ``fit`` is told the groups, stay on one side of a fold.
     reject_label : object, optional
-        What ``predict`` returns where it declines; see :class:`~demur.RejectClassifier`.
+        Label that ``predict`` returns for declined rows; see :class:`~demur.RejectClassifier`.
     novelty : "auto", float or None, default="auto"
         Out-of-distribution rows to decline, found by :class:`~demur.novelty.Novelty`. "auto": only rows far outside the
         training data. A number such as 0.01: rows more unusual than all but that share of ordinary rows. None: no
@@ -220,7 +220,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     scope_ : Scope or None
         The probability of being in scope.
     equal_rows_ : int
-        How many rows had the features of an earlier row.
+        Number of rows with the features of an earlier row.
     classes_, reject_label_
 
     Notes

@@ -48,7 +48,7 @@ class Partition(NamedTuple):
     train, aside : arrays of int
         Row numbers, in order.
     equal_rows : int
-        How many rows have the features of an earlier row.
+        Number of rows with the features of an earlier row.
     copies : array of bool, optional
         Which rows set aside may be copies of others; None where nothing suggests copies.
     """
@@ -68,7 +68,7 @@ class Blocks:
     of_row : array of int
         The number of each row's block, in the order in which blocks appear first.
     equal_rows : int
-        How many rows have the features of an earlier row.
+        Number of rows with the features of an earlier row.
     times : int
         How often nearly every row occurs, where the table was copied as a whole; 1 otherwise.
     suspects : array of int, optional

@@ -67,8 +67,8 @@ class TorchClassifier(TrainedNetwork):
     Parameters
     ----------
     module : torch.nn.Module
-        From a batch of rows to scores of shape (rows, n_outputs), or to an object with ``logits`` as those of Hugging
-        Face. It is used where its parameters are, and put into evaluation mode.
+        Network from a batch of rows to scores of shape (rows, n_outputs), or to an object with ``logits`` as those of
+        Hugging Face. It is used where its parameters are, and put into evaluation mode.
     classes : array of shape (n_classes,)
         The class of each score, in the order of the scores.
     loss : str or Loss, default="ce"

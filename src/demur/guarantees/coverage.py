@@ -47,7 +47,7 @@ class Coverage(FittedThreshold):
     target : float
         Share of rows to answer, in (0, 1].
     delta : float, optional
-        In (0, 1): the probability, over the calibration sample, that fewer of the new rows are answered. Without it,
+        Probability, over the calibration sample, that fewer of the new rows are answered; in (0, 1). Without it,
         the target is reached in the mean.
 
     Attributes

@@ -70,15 +70,15 @@ class RiskControl(FittedThreshold):
     Parameters
     ----------
     target_risk : float
-        In (0, 1): the largest acceptable share of errors among the accepted rows.
+        Largest acceptable share of errors among the accepted rows; in (0, 1).
     delta : float, default 0.05
-        In (0, 1): the probability, over the calibration sample, that the guarantee may fail.
+        Probability, over the calibration sample, that the guarantee fails; in (0, 1).
     groups : array of shape (n,), optional
         The group (a site, a machine, a sex) of each row that :meth:`fit` gets. The guarantee then holds in every group
         at once, for one threshold, and new rows need not say which group they are of. For a rule in a
         :class:`~demur.RejectOption`, one for each row of its ``fit``.
     unit : {"cluster", "row"}, default "cluster"
-        What the guarantee is about where rows come in clusters: one answer per cluster (a patient), drawn at random, or
+        Unit of the guarantee if rows come in clusters: one answer per cluster (a patient), drawn at random, or
         all answers, so that a cluster of many rows counts as often as it has rows. Without clusters both are the same.
 
     Attributes
@@ -92,7 +92,7 @@ class RiskControl(FittedThreshold):
     largest_cluster_ : int
         The number of rows of the largest cluster, where all answers of clusters count; otherwise 1.
     threshold_ : float
-        That of the certificate: new rows with a larger confidence are answered.
+        Threshold of the certificate: new rows with a larger confidence are answered.
 
     Notes
     -----
@@ -172,7 +172,8 @@ class RiskControl(FittedThreshold):
         Parameters
         ----------
         proba : array of shape (n, n_classes)
-            Of rows that the model was not trained on, drawn independently from where new rows will come from.
+            Probabilities of rows that the model was not trained on, drawn independently from the source of the new
+            rows.
         y : array of int, shape (n,)
             Their true classes, as column numbers.
         clusters, copies, out_of_fold

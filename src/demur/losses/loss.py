@@ -55,7 +55,7 @@ class Proof:
 
 
 class Trainable(ABC):
-    """What networks can be trained with: the engines ask for nothing else.
+    """Interface of the losses that networks can be trained with.
 
     ``y`` is the target of each example, of shape (...) if it is a class, or (..., n) if a loss wants more of its
     examples than their class.
@@ -98,7 +98,7 @@ class Trainable(ABC):
 
 @dataclass(frozen=True)
 class BoundFacts:
-    """What the paper's excess risk bound of a loss is made of (Theorems 7 and 8).
+    """Terms of the paper's excess risk bound of a loss (Theorems 7 and 8).
 
     Parameters
     ----------

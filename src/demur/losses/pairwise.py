@@ -43,7 +43,7 @@ class RejectorLoss(Loss):
 
 @dataclass(frozen=True)
 class PairwiseLoss(RejectorLoss):
-    """What the pairwise losses share: two margin functions, and beta from one side of Corollary 5."""
+    """Base class of the pairwise losses: two margin functions, and beta from one side of Corollary 5."""
 
     phi: MarginFunction = Logistic()
     psi: MarginFunction | None = None

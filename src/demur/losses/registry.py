@@ -143,7 +143,7 @@ def resolve(loss: str | Loss | type[Loss] | LossFunction, *, rule: RuleName | Ru
         you trust as your own programs. A class is made with its default fields; a function becomes a
         :class:`~demur.losses.FunctionLoss`.
     rule : "softmax", "rejector", "reject-score" or callable, optional
-        How a plain function decides, "softmax" by default; every other loss brings its own rule.
+        Decision rule of a plain function, "softmax" by default; other losses have their own rule.
 
     Raises
     ------
@@ -292,8 +292,9 @@ class FunctionLoss(Loss):
     Parameters
     ----------
     function : callable
-        From scores (n, n_outputs), labels (n,) and the cost to one loss per row, (n,), in differentiable torch
-        operations. It may leave the cost out, as ``torch.nn.CrossEntropyLoss(reduction="none")`` does.
+        Function of scores (n, n_outputs), labels (n,) and the cost that returns one loss per row, (n,), in
+        differentiable torch operations. It may leave the cost out, as ``torch.nn.CrossEntropyLoss(reduction="none")``
+        does.
     decision_rule : "softmax", "rejector", "reject-score", Relinked or callable
         "softmax": one score per class, Chow's rule on their softmax. "rejector": one score per class and a last
         score r; answer the largest, accept iff r > 0 (then Theorem 4 applies). "reject-score": one score per class
@@ -301,7 +302,7 @@ class FunctionLoss(Loss):
         :class:`~demur.rules.Relinked`, on the softmax of one score per class. Or a function of (scores, cost) that
         returns a :class:`~demur.rules.Decision`, or a pair (label, reject).
     outputs : int, optional
-        How many scores there are; by default one per class, and one more with "rejector" and "reject-score".
+        Number of scores; by default one per class, and one more with "rejector" and "reject-score".
     title : str, optional
         The name to print; the function's own by default.
     differentiable : bool

@@ -43,7 +43,7 @@ def _above_last(scores: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PlusOneLoss(Loss):
-    """What the losses with K + 1 scores share: answer the largest class score, unless the last one is as large."""
+    """Base class of losses with K + 1 scores: answer the largest class score, unless the last one is as large."""
 
     family: ClassVar[Family] = "score-based"
     trained_for_cost = True

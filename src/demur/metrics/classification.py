@@ -36,7 +36,7 @@ def confusion_matrix(
     normalize : {None, "true", "pred", "all"}
         Divide each row, each column (rejections included), or everything by its sum; an empty one stays zero.
     sample_weight : array of shape (n,), optional
-        How much each example counts.
+        Weight of each example.
 
     Returns
     -------

@@ -65,7 +65,7 @@ class CostCurve:
         classes : array of shape (n_classes,), optional
             The name of each column, where ``y`` holds names.
         sample_weight : array of shape (n,), optional
-            How much each row counts.
+            Weight of each row.
         """
         confidence, wrong = confidence_and_errors(proba, y, classes)
         return cls.from_confidence(confidence, wrong, sample_weight)

@@ -55,7 +55,7 @@ class CurveDisplay(ABC):
         Parameters
         ----------
         estimator : classifier
-            With ``decide`` (as those of demur) or ``predict_proba``; a cost curve needs probabilities.
+            Classifier with ``decide`` (as those of demur) or ``predict_proba``; a cost curve needs probabilities.
         X, y, sample_weight
             Rows the classifier has not seen, their classes, and how much each counts.
         name : str, optional
@@ -117,7 +117,7 @@ class RiskCoverageDisplay(CurveDisplay):
     Attributes
     ----------
     ax_, figure_, line_
-        What :meth:`plot` has drawn.
+        Objects that :meth:`plot` has drawn.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class CostCurveDisplay(CurveDisplay):
     Attributes
     ----------
     ax_, figure_, line_
-        What :meth:`plot` has drawn.
+        Objects that :meth:`plot` has drawn.
 
     Examples
     --------
@@ -207,7 +207,7 @@ class RejectConfusionMatrixDisplay:
     Attributes
     ----------
     ax_, figure_, text_
-        What :meth:`plot` has drawn; ``text_`` is the array of the texts in the cells.
+        Objects that :meth:`plot` has drawn; ``text_`` is the array of the texts in the cells.
 
     Examples
     --------

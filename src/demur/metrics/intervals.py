@@ -45,7 +45,7 @@ def proportion_interval(count: ArrayLike, n: ArrayLike, confidence_level: float 
     Parameters
     ----------
     count : int, or array of int
-        How many of the rows have it: were answered, say, or were answered rightly.
+        Number of the rows that have the property, such as being answered.
     n : int, or array that broadcasts against it
         Out of how many. With none, all numbers are NaN.
     confidence_level : float, default 0.95
@@ -112,7 +112,7 @@ def mean_interval(values: ArrayLike, counts: ArrayLike, confidence_level: float 
     values : array
         Everything that can happen, such as the entries of a cost matrix.
     counts : array of int, of the same shape
-        How often each was seen, such as a confusion matrix. Values with a count of zero matter: a mistake that costs 10
+        Count of each value, such as a confusion matrix. Values with a count of zero matter: a mistake that costs 10
         and was not seen in 20 rows may be the next.
     confidence_level : float, default 0.95
 

@@ -85,9 +85,9 @@ class RiskCoverage:
         confidence : array of shape (n,)
             Higher means keep, on any scale: a probability, a margin, minus an entropy.
         loss : array of shape (n,)
-            What answering each row costs: 1 where wrong and 0 where right, or any finite loss.
+            Loss of answering each row: 1 where wrong and 0 where right, or any finite number.
         sample_weight : array of shape (n,), optional
-            How often each row counts.
+            Weight of each row.
         """
         scores, losses = check_losses(confidence, loss)
         weights = None if sample_weight is None else check_weights(sample_weight, len(scores))

@@ -58,7 +58,7 @@ def zero_one_c_risk(
     y_true, y_pred, cost, reject_label
         As for :func:`zero_one_c_loss`.
     sample_weight : array of shape (n,), optional
-        How much each example counts.
+        Weight of each example.
 
     Examples
     --------

@@ -175,8 +175,8 @@ def fit_calls(
     target : str
         The column with the labels.
     services : mapping
-        From names to three entries: the column with the answers, the column with the confidences or None, and the price
-        of a call or the column with it.
+        Three entries for each service by its name: the column with the answers, the column with the confidences or
+        None, and the price of a call or the column with it.
     human, mistake, budget : float, optional
         As for :class:`~demur.Cascade`.
     **options

@@ -50,7 +50,8 @@ class Comparison:
     other : str
         Such as "answering every row".
     difference : Interval
-        By how much the decisions cost more per row than the other way; the intervals of all comparisons hold together.
+        Mean cost per row of the decisions minus that of the alternative; the intervals of all comparisons hold
+        together.
     verdict : {"better", "worse", "the same", "no significant difference"}
     sentence : str
 
@@ -252,7 +253,7 @@ class Check:
     severity : {"problem", "warning", "note"}
     title : str
     advice : str
-        What to do where it finds something.
+        Advice that is printed with the finding.
     found : callable
         Returns what it finds in an :class:`Evaluation`, in sentences; empty if it finds nothing.
 

@@ -97,7 +97,7 @@ class Evaluation:
         The probability of each row's label, the position of the next most probable class, and its probability; None for
         models without probabilities. :meth:`of` finds them in ``proba``.
     explanation : str, or None
-        How the rule decides, in a sentence.
+        Description of the rule in a sentence.
     rows : pyarrow.Table, or None
         The original columns, to show single rows to people; :meth:`of` takes all that ``pyarrow.table`` does.
     row_numbers : sequence of length n, or None
@@ -114,17 +114,17 @@ class Evaluation:
     group_of_row : sequence of str, length n
         The group of each row, or None.
     asking : ExpertEvaluation, or None
-        Where the model can ask experts; a rejection then is a question.
+        Evaluation of the experts, if the model can ask any; a rejected row is then one that an expert is asked about.
     outside : array of bool, or None
         Which rows are labelled out of scope: any answer to them is wrong. :meth:`of` takes the label, ``out_of_scope``.
     single : tuple of str and Decision, or None
         The best single model of a blend, by its log loss in training, and its decisions on the same rows.
     starved : str or None
-        What the time budget cut short or left out in training, in a sentence.
+        Sentence about the training that the time budget cut short or left out.
     false_alarms : tuple of float, or None
         The parameters of the beta distribution of the rate at which ordinary rows are declined as novel.
     importances : dict of str to Interval
-        By how much a row costs more if its value of a column is that of another row, drawn at random. The most
+        Increase of the cost per row if a column has the value of another row, drawn at random. The most
         important column comes first. Empty where it was not asked for.
     ignored : collection of str
         Codes of the checks to leave out.
@@ -188,7 +188,7 @@ class Evaluation:
         y : array of shape (n,)
             True labels. One that is not among ``classes`` counts as an error where its row is answered.
         decision : Decision
-            What was decided for each row; ``label`` holds positions among the classes.
+            Decision for each row; ``label`` holds positions among the classes.
         classes : array of shape (n_classes,)
         cost : float, optional
             The cost of one rejection; one wrong answer costs 1. Leave it out where the rule has no single cost.
@@ -528,9 +528,9 @@ def cost_difference(first: Evaluation, second: Evaluation, cost: float | None = 
     Parameters
     ----------
     first, second : Evaluation
-        Of the same rows.
+        Evaluations of the same rows.
     cost : float, optional
-        Of declining; by default that of both models, which must then be the same.
+        Cost of declining; by default that of both models, which must then be the same.
 
     Examples
     --------
@@ -583,7 +583,7 @@ def evaluate_table(
     ignored : str, optional
         Codes of checks to leave out, such as ``"DM003,DM007"``.
     where : str
-        What messages call the table.
+        Name of the table in messages.
 
     Examples
     --------

@@ -587,7 +587,7 @@ class ExpertEvaluation:
     prices : array of shape (n_experts,)
         The prices that the decisions used.
     ask : array of int, shape (n,)
-        Who was asked, -1 where the model answered.
+        Number of the expert who was asked, -1 where the model answered.
     expected : array of shape (n, n_experts)
         The estimated probability that each expert is right.
     model_right : array of bool, shape (n,)

@@ -32,9 +32,9 @@ class ExpertColumns:
     Parameters
     ----------
     columns : dict of str to tuple of str
-        For each expert the columns with its answers, one for each of the people behind it.
+        Columns with the answers of each expert, one for each of the people behind it.
     prices : dict of str to float
-        What one question costs; a wrong answer costs 1.
+        Price of one question; a wrong answer costs 1.
     limits : dict of str to int or float
         The most rows of a table that an expert gets: a number of them, or a share below 1.
 
@@ -120,7 +120,7 @@ class ExpertColumns:
         known : names
             The classes, as text.
         where : str
-            What messages call the table.
+            Name of the table in messages.
         first : int
             How many rows came before the first, for messages.
         """

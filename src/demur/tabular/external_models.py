@@ -211,7 +211,7 @@ def fit_proba(
     target : str
         The column with the labels; of ``labels``, if they are in another file.
     kind : {"probabilities", "percentages", "log-probabilities", "logits", "votes"}, optional
-        What the numbers are; detected by default. Probabilities whose kind is given are divided by their sum.
+        Kind of the numbers; detected by default. Probabilities whose kind is given are divided by their sum.
     all_classes : bool, default False
         Whether every other column of numbers of a table is a class, also without a labelled row. Those of a matrix
         always are.

@@ -94,7 +94,7 @@ class FitOptions:
     out_of_scope_share : float, optional
         The expected share of such rows.
     delimiter, decimal, dayfirst : optional
-        How a CSV file is written, as for :func:`open_table`. The last two are kept in the model.
+        Notation of a CSV file, as for :func:`open_table`. The last two are kept in the model.
     units : bool, default=True
         Whether text such as 1.234,50, 20 % and 169.5 cm is read as numbers, and words such as "unknown" among numbers
         as missing values. The notation is kept in the model.
@@ -193,9 +193,9 @@ class FittedFile:
     where : str
         The name of the file that these rows are from.
     seconds : float
-        How long the training took.
+        Duration of the training.
     notes : tuple of str
-        What a user should know about the file: how it was read, equal rows, columns that may be leaks.
+        Notes for the user about the file: how it was read, equal rows, columns that may be leaks.
     judged : TableModel or None
         The model that is evaluated, if ``model`` was fitted again on all rows afterwards.
     """

@@ -102,12 +102,12 @@ def report_html(
     evaluation : Evaluation
     title : str
     made : mapping of str to str, optional
-        How model and data came about, shown at the end: ``{"Model": "...", "Data": "...", "Date": "..."}``.
+        Origin of model and data, shown at the end: ``{"Model": "...", "Data": "...", "Date": "..."}``.
 
     Returns
     -------
     str
-        To be stored as UTF-8. Equal evaluations give equal pages.
+        The page, to be stored as UTF-8. Equal evaluations give equal pages.
 
     Examples
     --------

@@ -393,7 +393,7 @@ def open_table(source: Source, *, delimiter: str | None = None, **notation: Any)
     delimiter : str, optional
         The delimiter of a CSV file. By default it is detected.
     **notation
-        How a CSV file is written, which is detected if the file is read whole, and read as text where it is ambiguous:
+        Notation of a CSV file, which is detected if the file is read whole, and read as text where it is ambiguous:
         ``decimal``, the sign "." or ","; ``dayfirst``, whether dates such as 1.2.2024 begin with the day; ``numbers``,
         the columns with numbers such as 1.234,50 or 20 % (none: ``{}``); ``missing``, words for a missing number.
 

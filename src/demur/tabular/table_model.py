@@ -57,7 +57,7 @@ class TableModel:
         The columns it was fitted on, and the target.
     classifier : RejectOption, RejectClassifier or DeferOption
     label_type : {"text", "integer", "number", "boolean"}
-        How classes are written. Inside they are text.
+        Type in which classes are written. Internally they are text.
     facts : dict
         Facts about the fit: ``model``, ``rows``, ``classes`` with their counts, and so on.
     experts : ExpertColumns
@@ -99,8 +99,8 @@ class TableModel:
         Parameters
         ----------
         estimator : fitted classifier
-            Of scikit-learn's interface: a classifier, a pipeline, a search, a :class:`~demur.RejectOption`, a
-            :class:`~demur.RejectClassifier`.
+            Estimator with scikit-learn's interface: a classifier, a pipeline, a search, a :class:`~demur.RejectOption`,
+            a :class:`~demur.RejectClassifier`.
         schema : Schema or table
             The columns, as :meth:`Schema.from_frame <demur.columns.Schema.from_frame>` finds them; or some rows as a
             data frame or Arrow table, such as :func:`read_table` returns of a CSV file. A classifier that was fitted on

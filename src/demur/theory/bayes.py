@@ -23,7 +23,7 @@ CostLike: TypeAlias = float | Sequence[float] | Floats | CostMatrix
 
 
 class CostRangeError(InputError):
-    """The statement asked for does not hold, or says nothing, at this rejection cost."""
+    """The statement asked for does not hold, or is vacuous, at this rejection cost."""
 
 
 class LossContractError(InputError):

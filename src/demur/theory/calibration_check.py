@@ -82,16 +82,16 @@ def check_calibration(
         numbers. Or a whole cost matrix, (K, K + 1). A function and its rule receive what is given, as a float or a
         tensor; a loss with probabilities decides by their least expected cost.
     rule : "softmax", "rejector", "reject-score" or callable, optional
-        For a plain function: how its scores decide; see :class:`~demur.theory.FunctionLoss`. "softmax" by default, and
+        Decision rule of a plain function; see :class:`~demur.theory.FunctionLoss`. "softmax" by default, and
         "reject-score" where there is one score more than there are classes.
     outputs : int, optional
-        For a plain function: how many scores it takes. One per class by default, and one more with "rejector" and
+        Number of scores of a plain function. One per class by default, and one more with "rejector" and
         "reject-score".
     seed : int
         Random seed of the search.
     seconds : float
-        When to stop and report what has been found: computing time, so that the verdict of a busy machine is that of an
-        idle one.
+        Limit of CPU time, after which the result so far is reported. CPU time does not depend on the load of the
+        machine.
 
     Returns
     -------

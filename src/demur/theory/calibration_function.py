@@ -126,7 +126,7 @@ def calibration_function(loss: LossLike, n_classes: int, cost: float, *, n_nodes
     cost : float
         In (0, 1/2).
     n_nodes : int
-        At how many values of z delta is computed, where it is.
+        Number of values of z at which delta is computed.
 
     Examples
     --------

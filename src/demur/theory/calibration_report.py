@@ -32,11 +32,11 @@ class Certificate:
     Parameters
     ----------
     method : str
-        How it was proved.
+        Method of the proof.
     statement : str
-        What exactly was proved.
+        Statement that was proved.
     checked : tuple of str
-        What was verified about the code and about the hypotheses.
+        Facts that were verified about the code and the hypotheses.
     """
 
     method: str
@@ -83,17 +83,18 @@ class SearchFindings:
     Parameters
     ----------
     n_eta : int
-        How many eta were tried.
+        Number of eta tried.
     n_right : int
         Number of eta at which the minimiser decides correctly.
     n_near : int
-        How many could not be settled within 0.001 of a boundary between two decisions.
+        Number of eta within 0.001 of a boundary between two decisions that could not be resolved.
     n_unresolved : int
-        How many others could not be: their minimisation did not converge, or a failure there did not stand.
+        Number of other eta that could not be resolved: the minimisation did not converge, or a failure was not
+        confirmed.
     n_indifferent : int
-        At how many others right and wrong decisions have equally small risks.
+        Number of other eta at which right and wrong decisions have equally small risks.
     n_untried : int
-        How many were left when the time was up.
+        Number of eta left when the time was up.
     nearest : list of float
         The least distances to a boundary at which rejecting and answering were seen to be right.
     timed_out : bool
@@ -143,7 +144,7 @@ class CalibrationReport:
     bound : ExcessRiskBound or None
         The paper's bound.
     n_outputs : int
-        How many scores the loss was given.
+        Number of scores of the loss.
     never_answers : tuple of int
         Classes that the rule cannot answer.
     convex : bool
@@ -267,7 +268,7 @@ class CalibrationReport:
 
     @property
     def routes_agree(self) -> bool | None:
-        """Whether both routes find the same sides failing; None where only one was taken."""
+        """Whether both methods find the same failures; None if only one was used."""
         if self.theorem_four is None:
             return None
         return self.theorem_four.fails == self.fails - {"misclassify"}

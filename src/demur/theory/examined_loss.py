@@ -39,7 +39,7 @@ def as_loss(
     rule : "softmax", "rejector", "reject-score" or callable, optional
         For a plain function only.
     outputs : int, optional
-        How many scores a plain function takes. With one more than there are classes and no rule, the last is
+        Number of scores of a plain function. With one more than there are classes and no rule, the last is
         "reject-score": a softmax over them could answer a class that is not there.
 
     Examples

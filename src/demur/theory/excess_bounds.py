@@ -66,7 +66,7 @@ class ExcessRiskBound:
         Parameters
         ----------
         surrogate_excess : float
-            How far the surrogate risk is above the least possible; not negative.
+            Excess of the surrogate risk over the least possible one; not negative.
         """
         return min(1.0, self.multiplier * float(require_excess(surrogate_excess) ** (1 / self.exponent)))
 

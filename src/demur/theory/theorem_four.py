@@ -313,7 +313,7 @@ def is_order_preserving(
     cost : float
         In (0, 1 - 1/K).
     outputs : int, optional
-        How many scores a plain function takes.
+        Number of scores of a plain function.
     seed : int
     seconds : float
         Time limit in seconds.

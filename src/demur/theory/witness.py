@@ -37,7 +37,7 @@ class Witness:
     chow, taken : str
         The best decision and the one that these scores take, in words.
     chow_risk, taken_risk : float
-        What the two cost on average.
+        Mean cost of the two decisions.
     least_risk : float
         The surrogate's risk at ``scores``.
     chow_least_risk : float
@@ -45,9 +45,9 @@ class Witness:
     gap : float
         The second minus the first: what the surrogate charges for the right decision. Larger than ``error``.
     error : float
-        How wrong the gap may be, by the disagreement of the ways in which it was computed.
+        Error of the gap, estimated from the disagreement of the ways in which it was computed.
     precision : str
-        How the two risks were computed.
+        Method by which the two risks were computed.
     """
 
     kind: str

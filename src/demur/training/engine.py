@@ -44,7 +44,7 @@ def train(
     Parameters
     ----------
     loss : Trainable
-        Its hyper-parameters are replaced by those in each network's ``hyper``.
+        Loss whose hyper-parameters are replaced by those in each network's ``hyper``.
     architecture : Architecture
     data : TrainingData
     networks : sequence of NetworkSpec

@@ -90,7 +90,7 @@ class Job:
     Parameters
     ----------
     loss : Trainable
-        Its hyper-parameters are replaced by those in each network's ``hyper``.
+        Loss whose hyper-parameters are replaced by those in each network's ``hyper``.
     architecture : Architecture
     data : TrainingData
     networks : sequence of NetworkSpec

@@ -133,7 +133,7 @@ def train_tabular(
     Parameters
     ----------
     loss : Trainable
-        Its hyper-parameters are replaced by those in each network's ``hyper``.
+        Loss whose hyper-parameters are replaced by those in each network's ``hyper``.
     architecture : TabularNet
     data : TrainingData
         Weights count relative to the mean over a network's rows: a row of weight 2 is a row that is there twice.
