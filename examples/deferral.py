@@ -1,4 +1,4 @@
-"""Ask the right one: a nurse who knows some cases, a consultant who knows all and has time for few.
+"""Ask the right expert: a nurse who knows some cases, a consultant who knows all and has time for few.
 
 The images are scikit-learn's digits, cut to their left half, so that a model alone is often wrong. The answers of
 nurse and consultant are simulated.
