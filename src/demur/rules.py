@@ -1,6 +1,6 @@
 """Decisions, and the rules that turn class probabilities into them.
 
-The tie convention of the whole package lives in :meth:`Decision.from_acceptance`: an example is accepted
+The tie convention of the whole package is in :meth:`Decision.from_acceptance`: an example is accepted
 where the acceptance r(x) is positive and rejected where it is zero or negative, as in the paper.
 """
 

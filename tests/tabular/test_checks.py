@@ -75,7 +75,7 @@ def test_few_rows_cannot_tell():
     result = judged(y, proba)
     assert "DM003" in codes(result)
     assert any(one.verdict == "no significant difference" for one in result.compared)
-    assert "with 20 rows" in " ".join(result.verdict)
+    assert "on 20 rows" in " ".join(result.verdict)
 
 
 @pytest.mark.parametrize("n_rows", [1, 2, 20])

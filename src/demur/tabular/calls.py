@@ -282,7 +282,7 @@ def _notes(said: Objects, whole: Mask, cascade: Cascade) -> list[str]:
 
 @dataclass(frozen=True)
 class Payment:
-    """What one way to ask costs per row, with 95 % intervals.
+    """Mean costs per row of one way to ask services, with 95 % intervals.
 
     Parameters
     ----------

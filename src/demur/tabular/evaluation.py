@@ -52,7 +52,7 @@ _MOST_COLUMNS = 6
 
 @dataclass(frozen=True)
 class Case:
-    """One row, for people to look at.
+    """One row to show in a report.
 
     Parameters
     ----------
