@@ -337,7 +337,7 @@ def _least_log_loss(
 ) -> tuple[float, Floats]:
     """Return the temperature, unless it is given, and the class biases of least penalised log loss.
 
-    A grid tells where to start. The penalty of the biases is half of the sum of their squares, in the units of one
+    A grid gives the starting point. The penalty of the biases is half of the sum of their squares, in the units of one
     row's log loss.
     """
     from scipy.optimize import minimize  # it takes a while to import

@@ -13,7 +13,7 @@ __all__ = ["F", "Tensor", "nn", "torch"]
 
 if TYPE_CHECKING:
     import torch as torch
-    import torch.nn.functional as F  # as everybody calls it
+    import torch.nn.functional as F  # the usual name
     from torch import Tensor as Tensor
     from torch import nn as nn
 else:

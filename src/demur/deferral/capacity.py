@@ -116,7 +116,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             prices = _within(gains[first], _best(gains[first], names), shares * len(first))[1]
         prices[shares == 0] = np.inf
         best, margin, _ = _margins(gains[rows], prices, limited)
-        surcharges = np.where(shares > 0, -prices, 0.0)  # nobody becomes cheaper
+        surcharges = np.where(shares > 0, -prices, 0.0)  # no price is reduced
         some = np.flatnonzero(limited & (shares > 0))
         odds = 1 / shares[some] - 1
         for expert, level in zip(some, self.delta * odds / odds.sum(), strict=True):

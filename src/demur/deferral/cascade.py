@@ -44,7 +44,7 @@ class CascadeRun:
     Parameters
     ----------
     label : array
-        The answer for each row; where somebody has to be asked first, the likeliest class so far.
+        Answer for each row; the likeliest class so far for a row whose next call must be made first.
     asked : array of bool, shape (n_rows, n_services)
     spent : array of shape (n_rows,)
         The sum of the prices of the services asked.
@@ -72,7 +72,7 @@ class NextCall:
     service : str or None
         The service to ask, or "human"; None for an answer.
     answer : object
-        The class to answer; None where somebody is to be asked.
+        The class to answer; None if a service is to be asked.
     confidence : float
         The probability of the likeliest class.
     spent : float
@@ -263,10 +263,10 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         mistake: float | None = None,
         budget: float | None = None,
     ) -> CascadeRun:
-        """Run the cascade on rows with stored answers; answers that it does not buy are not used.
+        """Run the cascade on rows with stored answers; answers of services that it does not ask are not used.
 
-        Where it wants an answer that is not there, it goes on with all answers that are, and says whom to ask if these
-        do not suffice.
+        If the next answer is missing, it continues with all answers of the row, and returns whom to ask if these do not
+        suffice.
 
         Parameters
         ----------
@@ -493,7 +493,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             asking = {s: worth.get(some | 1 << s, certain) - rate * self.prices_[s] for s in others}
             for each in range(len(self.classes_) + 1):
                 own = np.flatnonzero(case == each)
-                if not len(own):  # such an answer tells nothing: ask if that is better than the most frequent class
+                if not len(own):  # no row has this case: ask if that is better than the most frequent class
                     gains = {s: after.mean() - self.shares_.max() for s, after in asking.items()}
                     if max(gains.values(), default=0.0) > 0:
                         levels[each], following[each] = np.inf, max(gains, key=lambda s: gains[s])
@@ -628,7 +628,7 @@ def _follow(policy_cuts: Cuts, given: Ints, known: _KnownBy) -> tuple[Ints, Ints
         wanted = np.where(level <= levels[case], following[case], -1)
         rows, wanted = rows[wanted >= 0], wanted[wanted >= 0]
         there, bit = given[rows], 1 << wanted
-        others = np.where(wanted < n_services, there & ~some, 0)  # nobody stands in for the human
+        others = np.where(wanted < n_services, there & ~some, 0)  # no service replaces the human
         more = np.where(there & bit, bit, others)
         at[rows] |= more
         ask[rows[more == 0]] = wanted[more == 0]

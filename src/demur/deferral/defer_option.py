@@ -81,10 +81,10 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     Both sides of the comparison are estimated from the same evidence. A first estimate of P(expert right) comes from a
     clone of the estimator that learns on which rows the expert is right; a logistic regression
     corrects it given the model's confidence. The model's confidence is corrected in the same way, given the estimates
-    for the experts: what tells when an expert errs often tells when the model does.
+    for the experts: features that predict errors of an expert often predict errors of the model.
 
     An expert who never erred in 30 answers or more is taken to be always right. With fewer or worse answers the simpler
-    ways win: one share of right answers, or one for each class.
+    estimates are chosen: one share of right answers, or one for each class.
 
     Answers may be missing, and the choice of the rows that an expert has seen may depend on the features. It must not
     depend on whether the expert would be right there: nothing in the rows could tell.

@@ -1,7 +1,7 @@
 """How likely an expert is to be right on a row, and the model itself given what is known about the experts.
 
-Each estimate is made for rows that whatever made it has not seen: the class probabilities, the estimates from features,
-and the choice between several ways of estimating, which goes by log loss.
+Every estimate is out of fold: the class probabilities, the estimates from features, and the choice between several ways
+of estimating, which is by log loss.
 """
 
 from collections.abc import Mapping, Sequence

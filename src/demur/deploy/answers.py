@@ -116,7 +116,7 @@ class Answerer:
             self._batch = [], []
             try:
                 found += self._graph.decisions(waiting)
-            except Exception:  # one of them spoils it: the model itself decides each request
+            except Exception:  # one of the rows failed: the model itself decides each request
                 found += [None] * len(waiting)
         return found[first : first + len(asked)]
 

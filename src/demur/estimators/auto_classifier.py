@@ -116,7 +116,7 @@ class TableEncoding:
         validate_data(estimator, X, skip_check_array=True)
         check_consistent_length(X, y)
         table = as_table(X)
-        schema = Schema.from_frame(table)  # whoever passes a DataFrame has chosen its columns
+        schema = Schema.from_frame(table)  # all columns of a DataFrame are used: the user has chosen them
         return cls(schema, schema.categorical[~schema.text], schema.text)._with_text(joined(schema.texts(table)))
 
     def _with_text(self, texts: Objects) -> Self:

@@ -205,7 +205,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         Results of all candidates: hyper-parameters, risk, coverage and log loss on held-out rows, and whether training
         failed.
     best_candidate_ : Candidate
-        The one that was chosen. An :class:`AnswersNothingWarning` tells where it declined every held-out row.
+        The one that was chosen. An :class:`AnswersNothingWarning` is raised if it declined every held-out row.
     networks_ : FittedNetworks
         The networks that predict.
     loss_curve_, validation_curve_ : arrays of shape (n_members, n_epochs), or None

@@ -68,9 +68,9 @@ class Scope:
     logistic regression on these scores, with the log odds of the expected share, is the probability.
 
     Without out-of-scope rows, rows are compared by the sum of two standardised scores: the one-versus-rest score, or
-    else the log odds, and 0.7 times the distance (0.2 times in an SVD of n-grams, where it tells less). The p-value u
-    of a row is the share of training rows that are at least as unusual. It is uniform in scope; with the density
-    :math:`a u^{a-1}`, a = 0.1, out of scope, and :math:`\pi` the expected share,
+    else the log odds, and 0.7 times the distance (0.2 times in an SVD of n-grams, where it is less informative). The
+    p-value u of a row is the share of training rows that are at least as unusual. It is uniform in scope; with the
+    density :math:`a u^{a-1}`, a = 0.1, out of scope, and :math:`\pi` the expected share,
 
     .. math:: P(\text{in scope} \mid u) = \frac{1 - \pi}{1 - \pi + \pi a u^{a-1}}.
 

@@ -105,13 +105,13 @@ class RiskControl(FittedThreshold):
     2024): the sums over clusters of errors minus target are independent, and bounded if no cluster has more rows than
     the largest of the calibration sample, which is assumed.
 
-    With ``groups``, a threshold passes only if it does so in *each* group at the level at hand: a test of the
+    With ``groups``, a threshold passes only if it does so in *each* group at its level: a test of the
     hypothesis "the risk is too large in some group" whose p-value is the largest of the groups', so that delta need
     not be divided among them. The smallest group must hold enough rows by itself.
 
     The bound is not monotone in the threshold: a higher threshold lowers the risk but leaves fewer rows to show it.
 
-    Nothing in the numbers tells whether the model has seen the calibration rows. A model that was trained on them is
+    The numbers do not show whether the model was trained on the calibration rows. A model that was trained on them is
     right about nearly all of them, and the guarantee is then void: give others, and keep the rows of one patient on one
     side.
 

@@ -57,8 +57,8 @@ class Proof:
 class Trainable(ABC):
     """Interface of the losses that networks can be trained with.
 
-    ``y`` is the target of each example, of shape (...) if it is a class, or (..., n) if a loss wants more of its
-    examples than their class.
+    ``y`` is the target of each example, of shape (...) if it is a class, or (..., n) if a loss needs more than the
+    class of an example.
     """
 
     has_link: ClassVar[bool] = False

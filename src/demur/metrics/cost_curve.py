@@ -94,7 +94,7 @@ class CostCurve:
 
     @cached_property
     def breakpoints(self) -> Floats:
-        """The costs at which a row, or a group of tied rows, goes over from rejected to accepted; ascending."""
+        """The costs at which a row, or a group of tied rows, changes from rejected to accepted; ascending."""
         return 1 - self.curve.groups.confidence
 
     def risk_at(self, cost: ArrayLike) -> Any:

@@ -305,8 +305,8 @@ def labelled(name: str | None, figure: str) -> str:
 def _confidence_and_errors_of(estimator: Estimator, X: Features, y: ArrayLike) -> tuple[FloatArray, Mask]:
     """Return the confidence of an estimator in each row, and whether the class it names is wrong.
 
-    Both come from ``decide`` where the estimator has it, which knows its own confidence and names a class for
-    rejected rows too; else from ``predict_proba``.
+    Both come from ``decide`` if the estimator has it, since it has a confidence and a class for rejected rows too; else
+    from ``predict_proba``.
     """
     if hasattr(estimator, "decide"):
         decision = estimator.decide(X).numpy()

@@ -548,7 +548,7 @@ def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) 
     Returns
     -------
     tuple of bool or None, list of names, str
-        The order, or None if nothing tells it; the columns; a remark for the user, or an empty one.
+        The order, or None if it is ambiguous; the columns; a remark for the user, or an empty one.
 
     Examples
     --------

@@ -788,7 +788,7 @@ def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: In
 
 _MOST_ROWS = 5_000
 _FEWEST_OTHERS = 30
-"""Rows outside of the largest class from which a column that tells all of them cannot be chance."""
+"""Rows outside of the largest class from which a column that predicts all of them does so not by chance."""
 _LEAVES = 50
 _FEW = 500
 _TOLERATED = 0.02

@@ -170,7 +170,7 @@ def train_fused(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
     """Train every network of every job; networks that have equally many rows share their orders.
 
     The stacks go to several streams, those with most rows first, so that the device is never without work before the
-    last of them: whatever ends early leaves its place to the next. Each stack keeps its stream.
+    last of them: a stack that ends early is followed by the next one. Each stack keeps its stream.
     """
     keys = [[(one.seed, one.rows.tobytes()) for one in job.networks] for job in jobs]
     trials: dict[int, dict[Any, tuple[Ints, int]]] = defaultdict(dict)
