@@ -1,6 +1,6 @@
 """Whether RejectOption("auto").fit keeps its time budget: wall time on tables that are long, wide or of many classes.
 
-The promise is at most 1.15 times the budget plus 3 seconds.
+The limit is at most 1.15 times the budget plus 3 seconds.
 """
 
 import argparse

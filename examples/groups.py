@@ -1,4 +1,4 @@
-"""A promise about all answers, and one that holds at every site."""
+"""A guarantee for all answers together, and one that holds at every site."""
 
 import numpy as np
 
@@ -21,4 +21,4 @@ for words, rule in {"all": RiskControl(0.05), "each site": RiskControl(0.05, gro
     for name in ("north", "south"):
         own = (new_site == name) & ~decision.reject
         wrong = (decision.label[own] != new_y[own]).mean()
-        print(f"promised for {words}: {name} answers {own.sum() / (new_site == name).sum():.1%}, {wrong:.1%} wrong")
+        print(f"guaranteed for {words}: {name} answers {own.sum() / (new_site == name).sum():.1%}, {wrong:.1%} wrong")

@@ -1,4 +1,4 @@
-"""A promise: at most 2 % of the answers are wrong, with 90 % confidence. And what happens when it cannot be given."""
+"""A guarantee: at most 2 % of the answers are wrong, with 90 % confidence; and the error where it cannot be given."""
 
 from sklearn.datasets import load_digits
 from sklearn.ensemble import ExtraTreesClassifier

@@ -1,4 +1,4 @@
-"""The same with Lightning: the loss goes into ``training_step``, the predicted scores into ``loss.decide``."""
+"""A rejection loss with Lightning: the loss goes into ``training_step``, the predicted scores into ``loss.decide``."""
 
 import logging
 import warnings

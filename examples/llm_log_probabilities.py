@@ -1,4 +1,4 @@
-"""An LLM that labels tickets: its log-probabilities are enough to learn when not to trust it."""
+"""Calibrate the log-probabilities of an LLM that labels tickets, and decline its unreliable answers."""
 
 import csv
 
@@ -7,7 +7,7 @@ import numpy as np
 from demur.tabular import evaluate_table, fit_proba, read_table
 
 LABELS = np.array(["billing", "other", "refund", "technical"])
-COST = 0.2  # a person's look costs a fifth of a wrong label
+COST = 0.2  # a review costs a fifth of a wrong label
 
 
 def ask_the_llm(n_tickets, seed):

@@ -1,4 +1,4 @@
-"""A year of decisions: nothing happens, then a camera gets dirty, and the monitor says so."""
+"""Monitor decisions over four months: the alarm comes in the fourth, when the images become noisy."""
 
 import numpy as np
 from sklearn.datasets import load_digits

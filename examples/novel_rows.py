@@ -1,4 +1,4 @@
-"""A class that training did not hold: probabilities do not tell, novelty does."""
+"""Rows of a class that is not in the training data: novelty detection declines them, probabilities alone do not."""
 
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression

@@ -1,4 +1,4 @@
-"""The quick start: wrap a classifier, name the price of declining, look at what it declines."""
+"""The quick start: wrap a classifier, set the cost of declining, list the declined rows."""
 
 from sklearn.datasets import load_digits
 from sklearn.ensemble import ExtraTreesClassifier
@@ -19,4 +19,4 @@ print(f"average cost of an image: {zero_one_c_risk(y_test, answers, cost=COST):.
 
 decision = model.decide(X_test, cost=0.01)  # asking has become cheaper: no retraining
 print(f"at a cost of 0.01 it declines {decision.reject.mean():.1%}")
-print(f"the first that it declines it would have called {decision.label[decision.reject][0]}")
+print(f"the most likely class of the first declined image is {decision.label[decision.reject][0]}")

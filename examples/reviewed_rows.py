@@ -1,4 +1,4 @@
-"""What reviewers found flows back: as it is, and corrected for which rows they saw."""
+"""Fit again with reviewed rows: unweighted, and weighted for how the rows were selected."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ rng = np.random.default_rng(0)
 
 
 def rows(n, shift=0.0):
-    """Two classes that a straight line cannot part: near a = 0 it goes the other way."""
+    """Draw two classes that are not linearly separable: near a = 0 the effect of b has the opposite sign."""
     a, b = rng.normal(0, 2, n), rng.normal(shift, 1.5, n)
     logit = np.where(np.abs(a) < 0.5, -2 * b, 2 * a + b)
     y = rng.uniform(size=n) < 1 / (1 + np.exp(-logit))

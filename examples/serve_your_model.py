@@ -1,4 +1,4 @@
-"""Your own scikit-learn pipeline as a service: wrap it, save it, serve it, ask it."""
+"""Your own scikit-learn pipeline as a service: wrap it, save it, serve it, send a request."""
 
 import json
 import re

@@ -1,6 +1,6 @@
 """Mistakes with different costs: a cost matrix for triage, with a column for asking a doctor.
 
-The data are scikit-learn's breast cancer cells. The costs are invented; the point is where they go.
+The data are scikit-learn's breast cancer cells. The costs are invented.
 """
 
 import numpy as np

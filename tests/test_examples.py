@@ -102,7 +102,7 @@ def novel_rows(text):
 
 def groups(text):
     wrong = percentages(text)[1::2]
-    assert wrong[1] > 0.05  # the south, with a promise for all
+    assert wrong[1] > 0.05  # the south, with a guarantee for all answers together
     assert max(wrong[2:]) <= 0.05
 
 
