@@ -220,7 +220,7 @@ def test_equal_rows_stay_on_one_side_and_are_counted(fit, demur, tmp_path):
 
 @pytest.mark.slow
 def test_copies_do_not_make_a_guarantee_possible(fit, tmp_path):
-    """Coin tosses, each row eight times: a forest memorises the copies, and a guarantee fitted on them would not hold."""
+    """Coin tosses, each row eight times: a forest memorises the copies, and a guarantee from them would not hold."""
     rng = np.random.default_rng(0)
     table = pa.table({"size": rng.normal(size=150), "age": rng.normal(size=150), "y": rng.choice(["a", "b"], 150)})
     data = csv_of(pa.concat_tables([table] * 8), tmp_path / "data.csv")

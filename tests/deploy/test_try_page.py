@@ -101,11 +101,11 @@ def test_the_decision_in_words_is_that_of_the_model(visit, number):
 
 def test_the_page_starts_without_a_decision_and_can_be_cleared(visit):
     page = visit(model())
-    assert shown(page, "Fill in").startswith("Fill in what is known")
+    assert shown(page, "Fill in").startswith("Fill in the known values")
     page.fill("#field-0", "1")
     shown(page, "sure")
     page.click("#clear")
-    shown(page, "Fill in what is known")
+    shown(page, "Fill in the known values")
 
 
 def test_an_example_is_filled_in_and_explained(visit):

@@ -131,7 +131,7 @@ def test_a_model_without_one_cost_answers_none_and_takes_none(rule):
     assert "this model cannot decide for another cost" in refused.json()["error"]
     page = Client(application).get("/").text
     assert "cost-slider" not in page.split("<script")[0]
-    assert "The cost cannot be moved here" in page
+    assert "The cost cannot be changed here" in page
 
 
 @pytest.mark.parametrize(("rule", "cost"), [(Chow(0.3), 0.3), (Threshold(0.6), None)])

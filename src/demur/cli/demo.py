@@ -44,7 +44,7 @@ def demo(
     say("\nAnother cost needs no training. The first decisions:")
     say("\n".join(decisions.read_text(encoding="utf-8").splitlines()[:4]))
     say(
-        f"\nOpen {report} in a browser: move the cost, and see what declining saves.\n"
+        f"\nOpen {report} in a browser: its slider shows the figures at other costs.\n"
         f"{decisions} has the decisions for 100 images; prediction is empty where the model declines.\n"
         f"{model} is the model, for demur predict, serve and export."
     )

@@ -84,7 +84,7 @@
   const tell = (found, decidedFor) => {
     const [first, second] = [String(found.first_choice), String(found.second_choice)];
     const sure = data.has_proba ? `${percent(found.confidence)} sure` : `score ${Number(found.confidence.toPrecision(4))}`;
-    const needed = data.cost_adjustable ? ` At cost ${decidedFor} it takes more than ${percent(1 - decidedFor)} to answer.` : "";
+    const needed = data.cost_adjustable ? ` At cost ${decidedFor} an answer needs more than ${percent(1 - decidedFor)} confidence.` : "";
     if (found.decision) {
       const spent = `Spent ${Number(found.spent.toPrecision(4))}. Likeliest class: ${percent(found.confidence)} sure.`;
       const words = found.reason ? `${spent} ${found.reason}.` : spent;
@@ -93,7 +93,7 @@
       show(`Ask ${found.ask}`, `Expected cost ${Number(found.expected_cost.toPrecision(3))}. The model's first choice: ${first}, ${sure}. Second choice: ${second}.`);
     } else if (found.reason && found.reason.startsWith("novel")) {
       const columns = found.reason.slice("novel: ".length);
-      const why = columns ? ` Outside of what it has seen: ${columns}.` : "";
+      const why = columns ? ` Unusual values: ${columns}.` : "";
       show("No answer: unlike the training rows", `First choice: ${first}. Second choice: ${second}.${why}`);
     } else if (found.rejected) {
       show("No answer: the model declines", `First choice: ${first}, ${sure}. Second choice: ${second}.${needed}`);
@@ -107,13 +107,13 @@
     const [turn, asked, decidedFor] = [++latest, question(), cost];
     writeCommand(asked);
     const unreadable = fields.find((field) => [...field.querySelectorAll("input")].some((input) => input.validity.badInput));
-    if (unreadable) return show("Not yet", `What is typed for ${unreadable.querySelector("label").textContent.trim()} cannot be read.`);
+    if (unreadable) return show("No decision", `The value of ${unreadable.querySelector("label").textContent.trim()} cannot be read.`);
     if (fields.every((field) => valueOf(field) === null)) return show(...start);
     try {
       const response = await fetch("decide", { method: "POST", headers: { "Content-Type": "application/json" }, body: asked });
       const answer = await response.json();
       if (turn !== latest) return undefined;
-      return response.ok ? tell(answer.decisions[0], decidedFor) : show("Not yet", answer.error);
+      return response.ok ? tell(answer.decisions[0], decidedFor) : show("No decision", answer.error);
     } catch {
       return turn === latest ? show("No connection", "The service does not answer; is it still running?") : undefined;
     }
