@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
+from scipy.special import log_softmax, logit, softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
@@ -245,8 +245,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
 
 
 def _log_odds(column: Floats) -> Floats:
-    clipped = np.clip(column, CURVE_END, 1 - CURVE_END)
-    return np.asarray(np.log(clipped / (1 - clipped)).reshape(-1, 1))
+    return np.asarray(logit(np.clip(column, CURVE_END, 1 - CURVE_END)).reshape(-1, 1))
 
 
 def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
@@ -348,11 +347,8 @@ def _least_log_loss(
         log_temperature, biases = float(numbers[0]), numbers[1:]
         scaled = logits / np.exp(log_temperature)
         scores = scaled + (biases if n_biases else 0.0)
-        scores -= scores.max(axis=1, keepdims=True)
-        slopes = np.exp(scores)
-        sums = slopes.sum(axis=1)
-        loss = float(share @ (np.log(sums) - scores[rows, columns]))
-        slopes /= sums[:, None]
+        logs = log_softmax(scores, axis=1)
+        loss, slopes = -float(share @ logs[rows, columns]), np.exp(logs)
         slopes[rows, columns] -= 1
         slopes *= share[:, None]
         length = float(np.hypot(1.0, log_temperature))

@@ -132,13 +132,6 @@ class TableEncoding:
         """The number of columns of the matrix that are not the dense view of text."""
         return int((~self.text).sum())
 
-    def comparable(self, matrix: Floats) -> "tuple[Schema | None, Floats] | None":
-        """Return the columns that are not text, and their part of an encoded matrix; None if there are none."""
-        if self.schema is None:
-            return None, matrix[:, : self.n_other]
-        columns = tuple(column for column in self.schema.columns if column.kind != "text")
-        return (replace(self.schema, columns=columns), matrix[:, : self.n_other]) if columns else None
-
     def encode(self, estimator: Estimator, X: Features) -> "Encoded":
         """Return the matrix for this table, and its texts if it has any."""
         if self.schema is None:
@@ -502,6 +495,6 @@ def warn_if_uninformative(proba: FloatArray, y: Ints, weight: Floats | None) -> 
 def _one_fold(fold: Fold, block: Ints) -> Fold:
     """Return a fold that holds out a part of what this one does, and trains on all the rest but what belongs to it."""
     train, test = fold
-    kept = test[: max(1, min(len(test), _MOST_HELD_OUT))]
+    kept = test[:_MOST_HELD_OUT]
     rest = test[len(kept) :]
     return np.sort(np.r_[train, rest[~np.isin(block[rest], block[kept])]]), kept

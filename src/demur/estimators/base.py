@@ -3,7 +3,7 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -23,13 +23,12 @@ from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError, UserError
 from demur.estimators.splitting import Blocks, Fold, blocks_of, folds_of, usable_folds, validation_rows
 from demur.metrics import zero_one_c_risk
-from demur.novelty import FEWEST_ROWS, UNSEEN, Novelty, check_rate
+from demur.novelty import FEWEST_ROWS, UNSEEN, Novelty
 from demur.rules import Decision
 from demur.workers import progress_bar
 
 if TYPE_CHECKING:
     from demur.columns import Schema
-    from demur.estimators.auto_classifier import TableEncoding
 
 
 class ProbabilityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -221,13 +220,14 @@ def check_two_classes(classes: AnyArray) -> AnyArray:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Examples with their weights, the blocks that stay on one side of a split, and additional columns."""
+    """Examples with their weights, blocks that stay on one side of a split, additional columns, and row numbers."""
 
     X: AnyArray
     y: Ints
     weight: Floats
     blocks: Blocks
     more: Floats
+    rows: Ints
 
 
 def row_weights(features: Features, sample_weight: ArrayLike | None) -> Floats | None:
@@ -271,7 +271,7 @@ def checked_examples(
     X, y = X[order] + 0.0, y[order]
     if len(np.unique(y)) < 2:
         raise InputError("only one class has rows with a positive weight; a classifier needs at least two.")
-    return Examples(X, y, weight[order], blocks_of(X, y, groups), more[order])
+    return Examples(X, y, weight[order], blocks_of(X, y, groups), more[order], order)
 
 
 def check_whole(name: str, value: Any) -> None:
@@ -331,11 +331,7 @@ class TrainsNetworks:
         return filled_up(validate_data(self, X, reset=False, **_NUMBERS))
 
     def _hidden_units(self) -> Sequence[int] | None:
-        if self.hidden_units is None:
-            return None
-        return (
-            self.hidden_units if isinstance(self.hidden_units, Sequence) else np.atleast_1d(self.hidden_units).tolist()
-        )
+        return None if self.hidden_units is None else np.atleast_1d(self.hidden_units).tolist()
 
     def _check_training(self) -> None:
         """Raise an error for training parameters out of range."""
@@ -430,7 +426,7 @@ class KnownRows:
         X: Features,
         rate: float | str | None,
         blocks: ArrayLike | None = None,
-        encoding: "TableEncoding | None" = None,
+        categorical: Mask | None = None,
     ) -> "KnownRows | None":
         """Learn from the training rows; None without a rate, or with "auto" where rows cannot be compared.
 
@@ -441,13 +437,12 @@ class KnownRows:
             As for :class:`~demur.novelty.Novelty`.
         blocks : array of int, optional
             Rows of one block belong together.
-        encoding : TableEncoding, optional
-            What the rows were encoded with, if they are a matrix of its codes.
+        categorical : array of bool, optional
+            Which columns of an array hold codes of categories.
         """
         if rate is None:
             return None
-        check_rate(rate)
-        found = _comparable(X) if encoding is None else encoding.comparable(X)
+        found = _comparable(X)
         if found is None or len(found[1]) < FEWEST_ROWS:
             if rate == "auto":
                 return None
@@ -456,10 +451,8 @@ class KnownRows:
                 "give None instead."
             )
         schema, codes = found
-        categorical = None if schema is None else schema.categorical
-        if encoding is not None:
-            categorical = encoding.categorical[: codes.shape[1]]
-        return cls(schema, Novelty(rate).fit(codes, categorical, blocks), _names(X))
+        kinds = categorical if schema is None else schema.categorical
+        return cls(schema, Novelty(rate).fit(codes, kinds, blocks), _names(X))
 
     def novel(self, X: Features, rate: float | str | None) -> Mask:
         """Return which rows are unlike the training rows, at this rate."""
@@ -580,13 +573,8 @@ def fit_clone(estimator: Estimator, X: Features, y: AnyArray, fit_params: ByName
     try:
         return clone(estimator).fit(X, y, **fit_params)
     except ValueError:
-        classes = np.unique(y)
-        if classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes))):
-            raise
-        try:
+        with suppress(ValueError):
             return CodedLabels(estimator).fit(X, y, **fit_params)
-        except ValueError:
-            pass
         raise  # what was wrong at first was not the labels
 
 

@@ -14,7 +14,7 @@ from demur.array_types import AnyArray, ByName, CostLike, Floats, Ints, Mask
 from demur.calibration import TemperatureScaling, at_temperature, softmax_at
 from demur.errors import InputError
 from demur.estimators.base import Examples
-from demur.estimators.splitting import Fold, usable_folds
+from demur.estimators.splitting import Fold
 from demur.lazy_torch import Tensor, torch
 from demur.losses import Loss, resolve
 from demur.losses.loss import Trainable
@@ -369,8 +369,8 @@ def recipe_for(n_rows: int, *, epochs: int | None = None, batch_size: int | None
     >>> [(recipe.epochs, recipe.batch_size) for recipe in map(recipe_for, (120, 800, 12_000, 300_000))]
     [(64, 32), (64, 64), (33, 256), (6, 256)]
     """
-    own_epochs = int(np.clip(_VISITS // max(n_rows, 1), _FEWEST_EPOCHS, _MOST_EPOCHS))
-    own_size = int(np.clip(2 ** np.floor(np.log2(max(n_rows, 1) / 10)), 32, 256))
+    own_epochs = int(np.clip(_VISITS // n_rows, _FEWEST_EPOCHS, _MOST_EPOCHS))
+    own_size = int(np.clip(2 ** np.floor(np.log2(n_rows / 10)), 32, 256))
     given = {name: value for name, value in others.items() if value is not None}
     return Recipe(epochs=epochs or own_epochs, batch_size=batch_size or own_size, **given)
 
@@ -608,9 +608,3 @@ def train_for_tables(embeddings: PeriodicEmbeddings | None = None, **training: A
         return train_tabular(loss, net, data.data, specs, **training)
 
     return train
-
-
-def parts_of(rows: Rows, folds: Sequence[Fold]) -> list[Fold]:
-    """Return the :func:`usable_folds`; all rows train, and nothing is held out, where there are none."""
-    everything = np.flatnonzero(np.ones(len(rows.y)) if rows.weight is None else rows.weight > 0)
-    return usable_folds(folds, rows.y, rows.weight) or [(everything, everything[:0])]

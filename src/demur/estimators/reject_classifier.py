@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -39,12 +39,11 @@ from demur.estimators.network_selection import (
     Trainer,
     fit_fold_networks,
     grid_of,
-    parts_of,
     recipe_for,
     train_for_tables,
     warn_if_silent,
 )
-from demur.estimators.splitting import Blocks, Fold, validation_rows
+from demur.estimators.splitting import Blocks, Fold, usable_folds, validation_rows
 from demur.lazy_torch import torch
 from demur.losses import Loss, resolve
 from demur.losses.loss import Trainable
@@ -316,7 +315,10 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             folds = self._folds(examples, rng)
             self._fit_on_folds(rows, folds, grid, self._seeds(rng, many_rows=len(rows.y) > _MANY_ROWS), device)
         self.equal_rows_ = examples.blocks.equal_rows
-        self.known_rows_ = KnownRows.learn(examples.X, self.novelty, examples.blocks.of_row, self.encoding_)
+        own, categorical = examples.X, None
+        if self.encoding_ is not None:
+            own, categorical = _safe_indexing(X, examples.rows), self.encoding_.categorical
+        self.known_rows_ = KnownRows.learn(own, self.novelty, examples.blocks.of_row, categorical)
         warn_if_silent(self.best_candidate_, self.fit_cost_)
         return self
 
@@ -344,7 +346,9 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         if self.epochs is None and self.n_members is None and len(rows.y) > _MANY_ROWS:
             recipe = replace(recipe, epochs=round(_LONGER * recipe.epochs))
         pieces = self.encoding_ is not None
-        data = FoldData(rows, parts_of(rows, folds[: len(seeds)]), scaled=self.standardize, pieces=pieces)
+        everything = np.arange(len(rows.y))
+        parts = usable_folds(folds[: len(seeds)], rows.y) or [(everything, everything[:0])]
+        data = FoldData(rows, parts, scaled=self.standardize, pieces=pieces)
         with self._progress(len(grid) * len(seeds) * recipe.epochs) as progress:
             train = train_for_tables(self.embeddings, recipe=recipe, device=device, progress=progress)
             found = fit_fold_networks(data, grid, seeds, len(self.classes_), float(self.cost), train)

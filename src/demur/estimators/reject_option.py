@@ -397,7 +397,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         return self
 
     def decide_and_score(self, X: Features, cost: CostLike = None) -> tuple[Decision[AnyArray], Floats]:
-        inputs = self._scope_input(X)
+        check_is_fitted(self)
+        inputs = ScopeInput(self._calibrated_proba(X)) if self.scope_ is None else self._scope_input(X)
         proba = inputs.proba if self.label_shift_ is None else self.label_shift_.transform(inputs.proba)
         decision, novel = self.decide_proba(proba, cost), self._novel(X)
         if self.scope_ is not None:
@@ -434,13 +435,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         return replace(found, reject=found.reject | hopeless, acceptance=np.where(hopeless, 0.0, found.acceptance))
 
     def _scope_input(self, X: Features) -> ScopeInput:
-        """Return the calibrated probabilities of rows and, if there is a scope, the inputs of its estimate."""
-        check_is_fitted(self)
-        if self.scope_ is None:
-            return ScopeInput(self._calibrated_proba(X))
-        return self._full_scope_input(X)
-
-    def _full_scope_input(self, X: Features) -> ScopeInput:
+        """Return the calibrated probabilities of rows, and what else their scope is estimated from."""
         if isinstance(self.estimator_, AutoClassifier):
             inputs = ScopeInput(*self.estimator_.predict_with_points(X))
             return inputs._replace(proba=self._calibrated(inputs.proba))
@@ -476,12 +471,12 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             return None
         if not isinstance(model, AutoClassifier) and is_numeric(X):
             self.points_ = dense_view(np.zeros(np.shape(X)[1], dtype=bool)).fit(filled_up(X))
-        held = self._full_scope_input(_safe_indexing(X, held_out))
+        held = self._scope_input(_safe_indexing(X, held_out))
         top = model.held_out_top_ if reads_text else None
         inside = held._replace(proba=proba, top=top)
         enough = outside is not None and _num_samples(outside) >= FEWEST_OUTSIDE
         in_svd = reads_text and model.encoding_.dense_text.embeddings is None
-        return Scope.learn(inside, y[held_out], self._full_scope_input(outside) if enough else None, share, in_svd)
+        return Scope.learn(inside, y[held_out], self._scope_input(outside) if enough else None, share, in_svd)
 
     def predict_proba(self, X: Features) -> Floats:
         """Return the calibrated class probabilities."""
@@ -495,7 +490,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         check_is_fitted(self)
         if not _needs_fit(self.rule):
             return self.rule
-        if not _is_fit_of(self.fitted_rule_, self.rule):
+        if self.fitted_rule_ is None or clone(self.fitted_rule_) != clone(self.rule):
             raise InputError(
                 f"the rule was changed to {self.rule!r} after fit, and it must be fitted on rows: fit again, or call "
                 "fit_rule with labelled rows that the model has not seen."
@@ -680,11 +675,3 @@ def _needs_fit(rule: Any) -> bool:
 
 def _name(rule: Any) -> str:
     return "Chow" if rule is None else type(rule).__name__
-
-
-def _is_fit_of(fitted: Any, rule: Any) -> bool:
-    """Say whether a fitted rule was made from a rule with these parameters."""
-    if type(fitted) is not type(rule):
-        return False
-    then, now = fitted.get_params(deep=False), rule.get_params(deep=False)
-    return all(np.array_equal(then[name], value) for name, value in now.items())

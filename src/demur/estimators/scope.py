@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.utils.extmath import row_norms
@@ -146,20 +147,16 @@ class Scope:
 
     def probability(self, rows: ScopeInput) -> Floats:
         """Return the probability that each row is in scope."""
-        if not len(rows.proba):
-            return np.empty(0)
         scores = (self._scores(rows) - self.center) / self.scale
         if self.head is not None:
-            log_odds = _linear(scores, self.head) + np.log((1 - self.share) / self.share)
-            return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -500, 500))))
+            return np.asarray(expit(_linear(scores, self.head) - logit(self.share)))
         at_least = np.searchsorted(self.usual, self._total(scores), side="right")
         u = (at_least + 1) / (len(self.usual) + 1)
         return np.asarray((1 - self.share) / (1 - self.share + self.share * _SHAPE * u ** (_SHAPE - 1)))
 
     def _scores(self, rows: ScopeInput, own: bool = False, evidence: Floats | None = None) -> Floats:
         """Return the scores, higher in scope; ``own`` rows are among those that they are compared with."""
-        best = np.clip(rows.proba.max(axis=1), _LEAST, 1 - _LEAST)
-        columns = [np.log(best / (1 - best))]
+        columns = [logit(np.clip(rows.proba.max(axis=1), _LEAST, 1 - _LEAST))]
         if rows.top is not None:
             columns.append(rows.top)
         if self.kept is not None and rows.points is not None:

@@ -98,9 +98,9 @@ class Architecture(ABC):
         return self.n_parameters
 
     @property
-    @abstractmethod
     def n_activations(self) -> int:
-        """The approximate number of activations per example and network."""
+        """The approximate number of activations per example and network; 0 for modules, which are not stacked."""
+        return 0
 
     @abstractmethod
     def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> Stack:
@@ -170,10 +170,6 @@ class ModuleArchitecture(Architecture):
     @property
     def vector_length(self) -> int:
         return self.n_parameters + sum(part.numel() for part in self.buffers.values())
-
-    @property
-    def n_activations(self) -> int:
-        return 4 * (self.n_features + self.n_outputs + int(self.n_parameters**0.5))
 
     def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> Stack:
         (seed,) = seeds

@@ -95,9 +95,6 @@ class TabularTraining:
         rows.
     best_epoch : array of int
         Best epoch of each network, counted from 1; 0 if the deadline left no time for one.
-    temperature : array of float
-        Temperature of each network after its best epoch, on its validation rows; 1 if the loss has no link.
-        It is not part of the network: divide the scores by it.
     training_loss, validation_loss : arrays of shape (n_networks, n_epochs)
         The loss curves: NaN where a network had fewer epochs, or no validation rows.
     complete : bool
@@ -106,7 +103,6 @@ class TabularTraining:
 
     trained: Trained
     best_epoch: Ints
-    temperature: Floats
     training_loss: Floats
     validation_loss: Floats
     complete: bool
@@ -274,7 +270,6 @@ class _Run:
         self.validation_loss: list[Tensor] = []
         self.best = torch.full((len(specs),), torch.inf, device=device)
         self.best_epoch = torch.zeros(len(specs), dtype=torch.int64, device=device)
-        self.sharpness = torch.zeros(len(specs), device=device)
         self._stopped = torch.zeros(len(specs), dtype=torch.bool, device=device)
         self.vectors = self._step.stack.vectors()
 
@@ -325,7 +320,6 @@ class _Run:
         better = (value < self.best) | self._validation.without
         self.best = torch.where(better, value, self.best)
         self.best_epoch = torch.where(better, self.epoch, self.best_epoch)
-        self.sharpness = torch.where(better, self._validation.sharpness, self.sharpness)
         self.vectors = torch.where(better[:, None], vectors, self.vectors)
         if self._recipe.patience is not None:
             self._stopped |= self.epoch - self.best_epoch >= self._recipe.patience
@@ -401,14 +395,14 @@ class _Validation:
             self._rows[number, : len(own)] = index
             self._weight[number, : len(own)] = 1.0 if data.weight is None else data.weight[index]
         self._labels = data.y[self._rows]
-        self.sharpness = torch.zeros(len(specs), device=device)
+        self._sharpness = torch.zeros(len(specs), device=device)
         self.without = torch.tensor([len(own) == 0 for own in rows], device=device)
 
     def look(self) -> tuple[Tensor, Tensor]:
         """Return the mean losses, NaN without rows, and the networks' vectors."""
         vectors = self._step.stack.vectors()
         if not self._rows.shape[1]:
-            return torch.full_like(self.sharpness, torch.nan), vectors
+            return torch.full_like(self._sharpness, torch.nan), vectors
         scores = self._scores(vectors)
         if not self._tempered:
             return self._mean_loss(scores), vectors
@@ -416,15 +410,15 @@ class _Validation:
         def loss_at(sharpness: Tensor) -> Tensor:
             return self._mean_loss(scores * sharpness.exp()[:, None, None])
 
-        best = loss_at(self.sharpness)
+        best = loss_at(self._sharpness)
         for width in _WIDTHS:
-            low, high = loss_at(self.sharpness - width), loss_at(self.sharpness + width)
+            low, high = loss_at(self._sharpness - width), loss_at(self._sharpness + width)
             bend = low + high - 2 * best
             move = torch.where(bend > 0, width * (low - high) / (2 * bend), width * torch.sign(low - high))
-            moved = self.sharpness + move.nan_to_num(0.0).clamp(-2 * width, 2 * width)
+            moved = self._sharpness + move.nan_to_num(0.0).clamp(-2 * width, 2 * width)
             value = loss_at(moved)
             better = value < best
-            best, self.sharpness = torch.where(better, value, best), torch.where(better, moved, self.sharpness)
+            best, self._sharpness = torch.where(better, value, best), torch.where(better, moved, self._sharpness)
         return best, vectors
 
     def _scores(self, vectors: Tensor) -> Tensor:
@@ -445,13 +439,12 @@ def _collect(architecture: TabularNet, runs: Sequence[_Run], n_networks: int, de
     trained = Trained.empty(architecture, n_networks, device)
     n_epochs = max([run.epoch for run in runs], default=0)
     training, validation = (np.full((n_networks, n_epochs), np.nan) for _ in range(2))
-    best_epoch, temperature = np.zeros(n_networks, np.int64), np.ones(n_networks)
+    best_epoch = np.zeros(n_networks, np.int64)
     for run in runs:
         members = list(run.members)
         trained.put(members, run.vectors, run.failed())
         best_epoch[members] = run.best_epoch.cpu().numpy()
-        temperature[members] = np.exp(-run.sharpness.double().cpu().numpy())
         for curve, values in ((training, run.training_loss), (validation, run.validation_loss)):
             if values:
                 curve[members, : run.epoch] = torch.stack(values, 1).double().cpu().numpy()
-    return TabularTraining(trained, best_epoch, temperature, training, validation, all(run.complete for run in runs))
+    return TabularTraining(trained, best_epoch, training, validation, all(run.complete for run in runs))
