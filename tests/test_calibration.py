@@ -353,3 +353,11 @@ def test_the_best_calibration_has_few_parameters_where_there_are_few_rows(n_rows
     found = best_calibration(tilted, y)
     assert (isinstance(found, OneVsRestCalibration) or found.biases) == kind
     assert best_calibration(tilted[:3], y[:3]).transform(tilted).shape == (n_rows, 3)
+
+
+def test_rows_of_weight_zero_choose_no_calibration():
+    proba, y = sample(0, n=60)
+    weight = (np.arange(60) < 8) * 1.0
+    found, alone = best_calibration(proba, y, weight), best_calibration(proba[:8], y[:8])
+    assert type(found) is type(alone)
+    assert best_calibration(proba, y, (np.arange(60) == 7) * 1.0).transform(proba).shape == (60, 3)

@@ -281,7 +281,7 @@ def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | 
     candidates: list[tuple[Any, int]] = [(TemperatureScaling(1.0), 0), (TemperatureScaling(), 1)]
     if n_classes <= _CLASSES_FOR_CURVES:
         candidates += [(TemperatureScaling(biases=True), n_classes), (OneVsRestCalibration("sigmoid"), 2 * n_classes)]
-    rows = np.random.RandomState(0).permutation(len(values))[: max(_MOST_CHOSEN_ON // n_classes, 300)]
+    rows = np.random.RandomState(0).permutation(np.flatnonzero(weight))[: max(_MOST_CHOSEN_ON // n_classes, 300)]
     third = np.arange(len(rows)) % 3
     if len(rows) < 6:
         return TemperatureScaling().fit(values, labels, weight)

@@ -254,3 +254,17 @@ def test_two_columns_of_one_class():
     table = pa.table({"0": [0.5], "0.0": [0.2], "1": [0.3], "y": [0]})
     with pytest.raises(TableError, match=r"'0' and '0.0' both belong to class '0': leave one out"):
         class_columns(table, "y", ["0", "1"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "message"),
+    [
+        ("logits", [np.inf, 0.0], "holds infinity"),
+        ("votes", [np.inf, 0.0], "holds infinity"),
+        ("logits", [-np.inf, -np.inf], "holds no number"),
+    ],
+)
+def test_infinite_numbers_have_no_probability(kind, row, message):
+    with pytest.raises(InputError, match=message):
+        PrecomputedProbabilities(["a", "b"], kind).predict_proba([row])
+    assert PrecomputedProbabilities(["a", "b"], "logits").predict_proba([[-np.inf, 0.0]]).tolist() == [[0.0, 1.0]]

@@ -70,5 +70,3 @@ def test_a_rejector_with_units_of_its_own_is_a_network_of_its_own():
     initial = one.architecture.stack([0], 1, CPU).vectors()[0][start : start + n_hidden * k]
     assert float(initial.abs().max()) <= (n_hidden // 2) ** -0.5
     assert float(initial.abs().max()) > n_hidden**-0.5
-    with pytest.raises(InputError, match="own_units needs one hidden layer of an even number of units"):
-        MLP((2, 5, 3), own_units=True)

@@ -204,8 +204,11 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
             more_seeds = _seeds(rng, max(len(folds), n_members))
             first, part_of = self._trained(CrossEntropy(), data, n_classes, more_seeds, device)
             classes = first.of_scores(rows.X, _mean_log_proba)
-            for test, scores in data.held_out_scores(first.networks, part_of):
-                classes[test] = _mean_log_proba(scores).numpy()
+            for part, (_, test) in enumerate(folds):  # by the networks that have not seen these rows
+                own = np.flatnonzero(np.array(part_of) == part).tolist()
+                if len(test) and own:
+                    unseen = ScaledNetworks(first.networks.take(own), **data.scaling([part] * len(own)))
+                    classes[test] = unseen.of_scores(rows.X[test], _mean_log_proba)
             networks, target = [first], np.column_stack([classes, target]).astype(np.float32)
             trained_loss, n_outputs = _SecondStage(loss, n_classes), n_experts
         data = FoldData(rows, parts or everything, target, scaled=self.standardize)

@@ -444,14 +444,14 @@ class FoldData:
         joined = with_indicators(rows.X, rows.incomplete)
         self._pieces = Pieces.learn(joined, rows.y, self.weight, [train for train, _ in parts]) if pieces else []
         self._pieces[1::2] = [one.unused() for one in self._pieces[1::2]]
-        self._scales, self._inputs = [], []
+        self._scales, inputs = [], []
         for number, (train, _) in enumerate(parts):
             values = self._pieces[number].beside(joined) if pieces else joined
             self._scales.append(_learn_scale(values[train], self.weight[train], scaled=scaled, robust=robust))
-            self._inputs.append(torch.from_numpy(scaled_inputs(values, *self._scales[-1])))
+            inputs.append(torch.from_numpy(scaled_inputs(values, *self._scales[-1])))
         relative = np.concatenate([self.weight / self.weight[train].mean() for train, _ in parts])
         self.data = TrainingData(
-            torch.cat(self._inputs),
+            torch.cat(inputs),
             torch.from_numpy(np.concatenate([rows.y if target is None else target] * len(parts))),
             None if rows.weight is None else torch.from_numpy(relative.astype(np.float32)),
         )
@@ -466,19 +466,6 @@ class FoldData:
         train, test = self.parts[part]
         offset = part * len(self.rows.y)
         return replace(network, rows=train + offset, validation=test + offset if len(test) else None)
-
-    def held_out_scores(self, trained: Trained, part_of: Sequence[int]) -> list[tuple[Ints, Tensor]]:
-        """Return the held-out rows of each part, and their scores by the networks that have not seen them.
-
-        ``part_of`` gives the part of each network; the scores have the shape (n_networks of the part, n_rows,
-        n_outputs).
-        """
-        found = []
-        for part, (_, test) in enumerate(self.parts):
-            own = [number for number, of in enumerate(part_of) if of == part]
-            if len(test) and own:
-                found.append((test, trained.take(own).scores(self._inputs[part][torch.from_numpy(test)])))
-        return found
 
     def scaling(self, part_of: Sequence[int]) -> ByName:
         """Return the arguments of :class:`ScaledNetworks` that scale the inputs of networks of these parts."""

@@ -126,7 +126,8 @@ class PrecomputedProbabilities(NothingToFit):
             raise InputError(f"there must be {len(self.classes)} columns, one for each class, got {values.shape}.")
         if self.kind not in PROBA_KINDS:
             raise InputError(f"kind must be one of {', '.join(PROBA_KINDS)}, got {self.kind!r}.")
-        _refuse_first(np.isnan(values).all(axis=1), "holds no number: leave the row out, or fill it in")
+        _refuse_first(~(values > -np.inf).any(axis=1), "holds no number: leave the row out, or fill it in")
+        _refuse_first((values == np.inf).any(axis=1), "holds infinity, which has no probability")
         return values
 
     def _without_gaps(self, values: Any) -> Any:

@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.extmath import row_norms
 
 from demur.array_types import Floats, Ints
@@ -147,6 +148,8 @@ class Scope:
 
     def probability(self, rows: ScopeInput) -> Floats:
         """Return the probability that each row is in scope."""
+        if not len(rows.proba):
+            return np.empty(0)
         scores = (self._scores(rows) - self.center) / self.scale
         if self.head is not None:
             return np.asarray(expit(_linear(scores, self.head) - logit(self.share)))
@@ -204,12 +207,10 @@ def _linear(X: Any, weights: NDArray[np.float32]) -> Floats:
 
 def _distance(points: NDArray[np.float32], others: NDArray[np.float32], count: int, own: bool) -> Floats:
     """Return the mean distance to the nearest ``count`` other rows; an ``own`` row is not near itself."""
-    lengths = np.einsum("ij,ij->i", points, points)
-    squares = lengths[:, None] + np.einsum("ij,ij->i", others, others) - 2 * points @ others.T
-    squares = np.maximum(np.sort(squares, axis=1)[:, : count + 1], 0.0)
-    distances = np.sqrt(squares)
+    neighbours = NearestNeighbors(n_neighbors=min(count + 1, len(others)), algorithm="brute").fit(others)
+    distances = neighbours.kneighbors(points)[0]
     found = distances[:, :count].mean(axis=1)
-    if own and squares.shape[1] > 1:
-        is_known = squares[:, 0] <= _SAME * np.maximum(lengths, _LEAST)
+    if own and len(others) > 1:
+        is_known = distances[:, 0] ** 2 <= _SAME * np.maximum(row_norms(points, squared=True), _LEAST)
         found = np.where(is_known, distances[:, 1:].mean(axis=1), found)
     return np.asarray(found, dtype=np.float64)

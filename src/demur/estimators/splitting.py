@@ -401,8 +401,8 @@ def usable_folds(
             found.append((train, test))
     if at_least_one and not found:
         raise InputError(
-            "no fold leaves two classes to train on; use another number of folds (cv), a splitter that takes groups "
-            "such as GroupKFold, or calibration=None."
+            "no fold leaves two classes to train on and rows of these to predict; use another number of folds (cv), a "
+            "splitter that takes groups such as GroupKFold, or calibration=None."
         )
     return found
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from demur.errors import InputError
 from demur.lazy_torch import Tensor, nn, torch
 from demur.training.architecture import Architecture, Numbers, Stack, one_vector
 
@@ -35,10 +34,6 @@ class MLP(Architecture):
 
     sizes: tuple[int, ...]
     own_units: bool = False
-
-    def __post_init__(self) -> None:
-        if self.own_units and (len(self.sizes) != 3 or self.sizes[1] % 2):
-            raise InputError(f"own_units needs one hidden layer of an even number of units, got sizes {self.sizes}.")
 
     @property
     def n_parameters(self) -> int:

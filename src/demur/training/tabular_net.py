@@ -119,16 +119,14 @@ class TabularNet(Architecture):
         net = self
 
         class TabularModule(nn.Module):
-            """One trained network, with its parts as parameters."""
+            """One trained network, with its vector as the only parameter."""
 
             def __init__(self) -> None:
                 super().__init__()
-                parts = net.folded(vector.unsqueeze(0))
-                self.parts = nn.ParameterDict({name: nn.Parameter(part[0].clone()) for name, part in parts.items()})
+                self.vector = nn.Parameter(vector.clone())
 
             def forward(self, x: Tensor) -> Tensor:
-                scores: Tensor = folded_scores(net, {name: part[None] for name, part in self.parts.items()}, x)
-                return scores[0]
+                return net.scores(self.vector[None], x)[0]
 
         return TabularModule()
 
