@@ -568,27 +568,32 @@ def test_one_text_is_not_a_list_of_keys_or_hosts():
             create_app(model("lr"), **{name: "secret"})
 
 
-def test_a_body_that_a_disconnect_cuts_off_is_not_decided():
-    served = create_app(model())
-    messages = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
-    sent = []
+def answered(served, headers, *messages):
+    """Return the status of a request whose body arrives in these messages; no further one may be asked for."""
+    waiting, sent = list(messages), []
 
     async def receive():
-        return messages.pop(0)
+        return waiting.pop(0)
 
     async def send(message):
         sent.append(message)
 
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/decide",
-        "headers": [(b"host", b"localhost")],
-        "query_string": b"",
-    }
-    asyncio.run(served(scope, receive, send))
-    assert sent[0]["status"] == 499
+    scope = {"type": "http", "method": "POST", "path": "/decide", "query_string": b""}
+    asyncio.run(served({**scope, "headers": [(b"host", b"localhost"), *headers]}, receive, send))
+    return sent[0]["status"]
+
+
+def test_a_body_that_a_disconnect_cuts_off_is_not_decided():
+    served = create_app(model())
+    part = {"type": "http.request", "body": b"{", "more_body": True}
+    assert answered(served, [], part, {"type": "http.disconnect"}) == 499
     assert value(samples(Client(served).get("/metrics").text), "demur_rows_total") == 0
+
+
+def test_a_body_of_known_length_is_decided_without_the_message_that_ends_it():
+    body = json.dumps(good()).encode()
+    parts = [{"type": "http.request", "body": part, "more_body": True} for part in (body[:9], body[9:])]
+    assert answered(app(), [(b"content-length", str(len(body)).encode())], *parts) == 200
 
 
 def test_times_with_a_zone_are_refused_and_new_categories_named_for_any_number_of_rows():

@@ -7,6 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -286,14 +287,16 @@ def _page(template: str, code: str | None = None, **context: Any) -> tuple[str, 
 
 async def _read_body(request: Request, *, max_bytes: int, max_seconds: float) -> bytes:
     """Return the body of a request, or raise a :class:`RequestError` if it is too large or too slow."""
-    body = bytearray()
+    body, length = bytearray(), request.headers.get("content-length")
     try:
-        async with asyncio.timeout(max_seconds):
-            async for part in request.stream():
+        async with asyncio.timeout(max_seconds), aclosing(request.stream()) as parts:
+            async for part in parts:
                 body += part
                 if len(body) > max_bytes:
                     problem = f"the body has more than {max_bytes:,} bytes"
                     raise RequestError(f"{problem}: send the rows in several requests.", 413)
+                if str(len(body)) == length:  # the message that ends the body would take time
+                    break
     except ClientDisconnect:
         raise RequestError("the client closed the connection.", _CLIENT_LEFT) from None
     except TimeoutError:
