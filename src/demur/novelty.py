@@ -11,13 +11,12 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import Floats, Ints, Mask
 from demur.errors import InputError
-from demur.rules import library_of
 
 __all__ = ["Novelty"]
 
@@ -113,20 +112,12 @@ class TrainingRows:
         return replace(ranges, kept=ranges.points(X[rng.permutation(len(X))[:n_kept]]))
 
     @np.errstate(over="ignore")
-    def points(self, X: Any) -> Any:
-        """Return the coordinates of rows, an array or a tensor: scaled numbers and indicators of categories."""
-        library = library_of(X)
-        typical, numeric, body, start, width = map(
-            library.asarray, (self.typical, self.numeric, self.body, self.start, self.width)
-        )
-        filled = library.where(library.isnan(X), typical, X)
-        scaled = (_arcsinh((filled[:, numeric] - typical[numeric]) / body) - start) / width
-        scaled = library.clip(scaled, -_FURTHEST, _FURTHEST)
-        if not len(self.indicators):
-            return scaled
-        column, code = library.asarray(self.indicators.T.copy())
-        values = filled[:, column]
-        return library.concatenate([scaled, library.where(values == code, _HALF, library.zeros_like(values))], 1)
+    def points(self, X: Floats) -> Floats:
+        """Return the coordinates of rows: scaled numbers and indicators of categories."""
+        filled, (column, code) = np.where(np.isnan(X), self.typical, X), self.indicators.T
+        far = np.arcsinh((filled[:, self.numeric] - self.typical[self.numeric]) / self.body)
+        scaled = np.clip((far - self.start) / self.width, -_FURTHEST, _FURTHEST)
+        return np.concatenate([scaled, _HALF * (filled[:, column] == code)], axis=1)
 
     def nearest(self, points: Floats, enough: float = 0.0) -> Floats:
         """Return the squared distance of each point to the nearest kept row, or 0 if a row is within ``enough``."""
@@ -142,36 +133,23 @@ class TrainingRows:
         found[found < _ZERO] = 0.0
         return found
 
-    def outside(self, X: Any, points: Any) -> Any:
+    def outside(self, X: Floats, points: Floats) -> Floats:
         """Return how far each value lies outside: by its scaled value beyond [0, 1], 2 for an unseen category.
 
         The columns of numbers come first, and then the categorical ones.
         """
-        library, scaled = library_of(X), points[:, : len(self.numeric)]
-        found = [library.clip(library.maximum(-scaled, scaled - 1), 0.0, None)]
-        for column, seen in zip(self.categorical.tolist(), self.seen, strict=True):
-            codes = X[:, column, None]
-            known = _is_in(codes, np.flatnonzero(seen)) | library.isnan(codes)
-            found.append(library.where(known, library.zeros_like(codes), _PER_UNSEEN))
-        return library.concatenate(found, 1)
+        scaled, codes = points[:, : len(self.numeric)], X[:, self.categorical]
+        beyond = np.maximum(np.maximum(-scaled, scaled - 1), 0.0)
+        in_table = (codes >= 0) & (codes < self.seen.shape[1])
+        seen = self.seen[np.arange(len(self.seen)), np.where(in_table, codes, 0).astype(np.int64)]
+        return np.concatenate([beyond, _PER_UNSEEN * ~(in_table & seen | np.isnan(codes))], axis=1)
 
 
-def _arcsinh(z: Any) -> Any:
-    if library_of(z) is np:
-        return np.arcsinh(z)
-    return z.sign() * (z.abs() + (z**2 + 1).sqrt()).log()  # ONNX Runtime has no arcsinh in double precision
-
-
-def _is_in(codes: Any, known: Ints) -> Any:
-    if library_of(codes) is np:
-        return np.isin(codes, known)
-    return (codes == library_of(codes).asarray(known)).any(axis=1, keepdims=True)  # no isin in ONNX
-
-
-def _least(points: Any, rows: Any) -> Any:
+def _least(points: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
     """Return the squared distance of each point to the nearest of the rows."""
     lengths = (rows * rows).sum(axis=1) - 2 * points @ rows.T
-    return library_of(points).amin(lengths, axis=1) + (points * points).sum(axis=1)
+    found: NDArray[Any] = lengths.min(axis=1) + (points * points).sum(axis=1)
+    return found
 
 
 class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
@@ -271,16 +249,6 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         near, points = radius**2 * _MORE, training.points(rows)
         far = training.nearest(points, near) > near
         return np.asarray(far | (training.outside(rows, points).sum(axis=1) > most_outside))
-
-    def may_be_novel(self, X: Any) -> Any:
-        """Return False for rows that are not novel and near one of the first training rows; X may be a tensor.
-
-        The service computes this in its ONNX graph, and asks :meth:`novel` about the other rows alone.
-        """
-        training, (most_outside, radius) = self.training_rows_, self._limits(self.rate)
-        points = training.points(X)
-        nearest = _least(points, library_of(X).asarray(training.kept[:_FIRST]))
-        return (nearest > radius**2) | (training.outside(X, points).sum(axis=1) > most_outside)
 
     def p_values(self, X: ArrayLike) -> Floats:
         """Return the p-value of each row: the share of rows with at least its score, the row itself included."""

@@ -167,7 +167,6 @@ class GraphModel:
         options.intra_op_num_threads = 1  # threads that share the work of a few rows take longer
         options.log_severity_level = 3
         self._session = onnxruntime.InferenceSession(codes_graph(model).SerializeToString(), options)
-        self._outputs = [output.name for output in self._session.get_outputs()]
         self._encoders = [(column.name, _encoder(column)) for column in model.schema.columns]
         self._classes = as_column(model.classes, model.label_type).to_pylist()
         self._names: list[str] = model.classes.tolist()
@@ -193,10 +192,8 @@ class GraphModel:
         if not encoded:
             return found
         rows, novelty = np.array(list(encoded.values())), self.model.novelty
-        label, reject, confidence, proba, *unusual = self._session.run(self._outputs, {"features": rows})
-        novel = np.zeros(len(rows), dtype=bool)
-        if novelty is not None and unusual[0].any():
-            novel = novelty.novel(rows)
+        label, reject, confidence, proba = self._session.run(None, {"features": rows})
+        novel = [False] * len(rows) if novelty is None else novelty.novel(rows)
         likely = proba.copy()
         likely[np.arange(len(rows)), label] = -1.0
         columns = (label.tolist(), reject.tolist(), confidence.tolist(), likely.argmax(axis=1).tolist())

@@ -238,17 +238,11 @@ def _refuse_text_and_scope(classifier: Estimator, schema: Schema | None) -> None
 
 
 def codes_graph(model: TableModel) -> Any:
-    """Return a graph from the codes of a table's columns to decisions, with class numbers as labels.
-
-    If the model detects novel rows, the output ``unusual`` says which rows may be novel.
-    """
+    """Return a graph from the codes of a table's columns to decisions, with class numbers as labels."""
     _refuse_text_and_scope(model.classifier, model.schema)
-    graph, width = Graph(), len(model.schema.columns)
-    X = graph.input(FEATURES, np.float64, ["rows", width])
+    graph = Graph()
+    X = graph.input(FEATURES, np.float64, ["rows", len(model.schema.columns)])
     _declare_outputs(graph, X, model.classifier, np.arange(len(model.classes)))
-    if model.novelty is not None:
-        found = graph.traced(model.novelty.may_be_novel, (X, (2, width)))[0]
-        graph.output(found, "unusual", np.bool_, ["rows"])
     return graph.model("", {})
 
 
