@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import linprog
+from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
@@ -102,6 +103,29 @@ def test_a_stream_with_ties_stays_within_its_limits():
     assert np.mean(exceeded) <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / 100)
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.02], ids=["equal", "nearly equal"])
+def test_experts_who_can_replace_each_other_all_reach_their_limits(spread):
+    """What the first may not take goes to the next: each load is, in the mean, all that so many rows can show."""
+    rng, limits = np.random.default_rng(0), np.array([0.05, 0.1, 0.3])
+    gains = np.abs(rng.normal(size=(10_000, 1))) + spread * rng.normal(size=(10_000, 3))
+    loads = []
+    for _ in range(10):
+        stream = Capacity(dict(zip("abc", limits.tolist(), strict=True)), delta=0.1)
+        stream.fit(decision_of(gains[rng.integers(10_000, size=1000)]), "abc")
+        decision = stream.assign(decision_of(gains), "abc")
+        loads.append(np.bincount(decision.ask + 1, minlength=4)[1:] / len(gains))
+        assert (decision.reject == (decision.acceptance < 0)).all()
+    parts = 0.1 * (1 / limits - 1) / (1 / limits - 1).sum()
+    assert (np.mean(loads, axis=0) > 0.97 * (binom.ppf(parts, 900, limits) - 1) / 900).all()
+
+
+def test_a_stream_without_limits_changes_nothing():
+    decision = decision_of(np.random.default_rng(0).normal(size=(50, 2)))
+    free = Capacity({"a": 50, "b": 50}).assign(decision, "ab")
+    for limits in ({}, {"a": 50}):
+        assert (Capacity(limits).fit(decision, "ab", rows_per_period=50).assign(decision, "ab").ask == free.ask).all()
+
+
 def test_an_expert_with_a_limit_of_zero_is_never_asked():
     gains = np.random.default_rng(0).normal(size=(300, 2))
     for limits in ({"a": 0.0}, {"a": 0.0, "b": 0.2}, {"a": 0.0, "b": 0.0}):
@@ -146,6 +170,9 @@ def test_other_invalid_calls_raise_clear_errors():
     few = decision_of(np.ones((10, 1)))
     with pytest.raises(InputError, match="10 calibration rows cannot show"):
         Capacity({"a": 0.01}).fit(few, "a")
+    with pytest.raises(InputError, match=r"of 'b' stays below 0.05 .* give at least 66\."):
+        Capacity({"a": 0.9, "b": 0.05}).fit(decision_of(np.ones((60, 2))), "ab")
+    Capacity({"a": 0.9, "b": 0.05}).fit(decision_of(np.ones((66, 2))), "ab")
     with pytest.raises(InputError, match="delta must be in"):
         Capacity({"a": 3}, delta=0)
     with pytest.raises(InputError, match="does not hold the costs"):

@@ -122,6 +122,12 @@ def test_invalid_rows_raise_clear_errors(cascade):
         Cascade(PRICES).fit(answers, confidence, y).run(answers, confidence)
 
 
+@pytest.mark.parametrize("goal", [{"budget": np.nan}, {"within": np.nan}])
+def test_nothing_is_guaranteed_about_a_goal_that_is_no_number(cascade, goal):
+    with pytest.raises(NoGuaranteeError, match="nan"):
+        cascade.certify(*services(100), **goal)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "share", "seeds"),

@@ -84,6 +84,7 @@ def test_the_risk_does_not_collapse_where_all_rows_agree():
         found = risk_interval(wrong, rejected, 20, 0.2)
         assert found.high - found.low > 0.15
         assert found.low <= found.estimate <= found.high
+    assert np.isnan(risk_interval(0, 0, 0, 0.2).high)
     assert risk_interval(0, 20, 20, 0.2).low < 0.2 < risk_interval(0, 20, 20, 0.2).high
 
 

@@ -153,7 +153,7 @@ def test_a_whole_weight_repeats_the_row(data, drawn):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-12)
 
 
-@given(rows(), st.floats(1e-6, 1))
+@given(rows(), st.floats(1e-6, 1) | st.just(1e-300))
 def test_equal_weights_below_one_change_nothing(data, weight):
     confidence, loss = data
     plain = RiskCoverage.from_confidence(confidence, loss)
@@ -202,9 +202,11 @@ def test_bad_rows(confidence, loss, message):
 
 def test_bad_questions():
     curve = RiskCoverage.from_confidence([0.9, 0.8], [0, 1])
-    for coverage in (0, -0.1, 1.1):
+    for coverage in (0, -0.1, 1.1, np.nan):
         with pytest.raises(ValueError, match=r"coverage must be in \(0, 1\], got .*: without answers there is no risk"):
             curve.risk_at(coverage=coverage)
+    with pytest.raises(ValueError, match="risk must be a number, got NaN"):
+        curve.coverage_at(risk=[0.1, np.nan])
     with pytest.raises(ValueError, match="sample_weight is zero for every example"):
         RiskCoverage.from_confidence([0.1], [0], [0])
 

@@ -1,5 +1,6 @@
 """Capacity: limits on the number of questions to experts, in a batch or in a stream of rows."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
@@ -9,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from demur.array_types import AnyArray, Floats, Ints, Mask
+from demur.array_types import AnyArray, Floats, Ints
 from demur.errors import InputError, InputTypeError
 from demur.guarantees.coverage import check_share
 from demur.guarantees.risk_control import p_value, rows_needed
@@ -43,17 +44,26 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     of moves to the model or to an expert with room is made (successive shortest paths), which keeps the assignment
     optimal for its loads. Rows on which the model and the expert cost the same are moved first.
 
-    Stream: a tenth of the calibration rows gives the prices :math:`\lambda_e`, by which the best limited expert of each
-    row is chosen. On the other rows one surcharge :math:`s_e` for each expert is chosen: a row is given to its best
-    expert if that saves more than the surcharge, and otherwise to the model or to an expert without limit. So the load
-    of an expert depends on its own surcharge alone and can only fall as it rises, and an order statistic and the exact
-    binomial tail keep the long-run load below the limit L with probability at least 1 - delta_e. The delta_e sum to
-    delta, in proportion to (1 - L) / L, because small limits need the most rows. With a single limited expert all rows
-    serve the second step.
+    Stream: a tenth of the calibration rows gives the prices :math:`\lambda_e`; a single limited expert needs none. On
+    the other rows, experts get one surcharge :math:`s_e` each, in the order of their limits, the largest first. An
+    expert is asked on the rows that no earlier one takes and on which asking saves more than the best alternative (the
+    model, an expert without a limit, or a later expert at its price) by more than :math:`s_e`. The surcharge is the
+    order statistic that leaves :math:`k_e` rows above it, and k is the largest number with
+    :math:`P(\mathrm{Bin}(n, L_e) \le k_e) \le \delta_e`. The rows of successive experts are statistically equivalent
+    blocks (Tukey 1947): whatever the earlier surcharges are, the long-run load is at most a beta variable with the
+    parameters :math:`k_e + 1` and :math:`n - k_e`, and exceeds :math:`L_e` with probability at most :math:`\delta_e`.
+    The :math:`\delta_e` sum to delta, in proportion to (1 - L) / L, because small limits need the most rows; what one
+    does not use, since k is a whole number, goes to the next.
 
-    With n calibration rows the load reaches about :math:`1 - z \sqrt{(1 - L) / (n L)}` of the limit, where z is the
-    normal quantile of 1 - delta_e: the error of a share that is estimated from n rows. At delta = 0.1 and one expert
-    with a limit of 0.1, that is 0.87 with 1,000 rows and 0.94 with 5,000. The rows need no labels.
+    With n calibration rows the load is on average :math:`(k_e + 1) / (n + 1)`, about
+    :math:`1 - z \sqrt{(1 - L) / (n L)}` of the limit L, where z is the normal quantile of :math:`1 - \delta_e`. No
+    threshold that holds for every distribution does better. At delta = 0.1 and one expert with a limit of 0.1, that is
+    0.87 with 1,000 rows and 0.94 with 5,000. The rows need no labels.
+
+    References
+    ----------
+    Tukey (1947), Non-parametric estimation II: statistically equivalent blocks and tolerance regions, Annals of
+    Mathematical Statistics 18.
 
     Examples
     --------
@@ -108,24 +118,32 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """
         gains, names = _gains(decision, experts)
         shares = self._shares(names, rows_per_period)
-        limited = shares < 1
+        order = np.argsort(-shares, kind="stable")[(shares == 1).sum() :]  # small limits are the hardest to fill
         prices, rows = np.zeros(len(names)), np.arange(len(gains))
-        if limited.sum() > 1:
+        if len(order) > 1:
             shuffled = np.random.RandomState(0).permutation(rows)
             first, rows = shuffled[: len(rows) // 10], shuffled[len(rows) // 10 :]
-            prices = _within(gains[first], _best(gains[first], names), shares * len(first))[1]
+            prices = _within(gains[first], _best(gains[first], names), np.ceil(shares * len(first)))[1]
         prices[shares == 0] = np.inf
-        best, margin, _ = _margins(gains[rows], prices, limited)
-        surcharges = np.where(shares > 0, -prices, 0.0)  # no price is reduced
-        some = np.flatnonzero(limited & (shares > 0))
-        odds = 1 / shares[some] - 1
-        for expert, level in zip(some, self.delta * odds / odds.sum(), strict=True):
-            allowed = _most_allowed(len(rows), float(shares[expert]), level)
-            own = np.sort(margin[best == expert])[::-1]
+        surcharges, left = np.where(shares > 0, -prices, 0.0), self.delta  # no price is reduced
+        margins, odds = _margins(gains[rows], prices, order)[0], 1 / shares[order[shares[order] > 0]] - 1
+        for place, expert in enumerate(order[: len(odds)]):
+            level = left * odds[place] / odds[place:].sum()
+            tails = p_value(np.arange(len(rows)), len(rows), shares[expert])
+            allowed = int(np.searchsorted(tails, level, side="right")) - 1
+            if allowed < 0:
+                needed = rows_needed(float(shares[expert]), level) * len(gains) / max(len(rows), 1)
+                raise InputError(
+                    f"{len(gains)} calibration rows cannot show that the load of {names[expert]!r} stays below "
+                    f"{shares[expert]:g} with confidence {1 - level:g}: give at least {math.ceil(needed)}."
+                )
+            left -= tails[allowed]
+            own = np.sort(margins[:, place])[::-1]
             if allowed < len(own):
                 surcharges[expert] = max(surcharges[expert], own[allowed])
-        self.prices_, self.surcharges_, self.limited_ = prices, surcharges, limited
-        self.scarcity_ = dict(zip(names, np.where(limited, prices + surcharges, 0.0).tolist(), strict=True))
+            margins = margins[margins[:, place] < surcharges[expert]]
+        self.prices_, self.surcharges_, self.order_ = prices, surcharges, order
+        self.scarcity_ = dict(zip(names, (prices + surcharges).tolist(), strict=True))
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -134,10 +152,13 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def _stream(self, decision: Decision[AnyArray], gains: Floats, names: list[str]) -> Decision[AnyArray]:
         if names != list(self.scarcity_):
             raise InputError(f"this capacity was fitted for {', '.join(self.scarcity_)}, not for {', '.join(names)}.")
-        best, margin, others = _margins(gains, self.prices_, self.limited_)
-        ask = np.where(margin > self.surcharges_[best], best, others)
-        total = gains - np.array(list(self.scarcity_.values()))
-        return replace(decision, ask=ask, reject=ask >= 0, acceptance=-total.max(axis=1))
+        margins, free, instead = _margins(gains, self.prices_, self.order_)
+        above = np.column_stack([margins - self.surcharges_[self.order_], free])
+        first = np.minimum(above, 0).argmax(axis=1)  # a row exactly at the threshold of one is offered to no other
+        saved = above[np.arange(len(first)), first]
+        limited = (saved > 0) & (first < len(self.order_))
+        ask = np.where(limited, np.append(self.order_, -1)[first], instead)
+        return replace(decision, ask=ask, reject=ask >= 0, acceptance=-saved)
 
     def _shares(self, names: list[str], n_rows: int | None) -> Floats:
         """Return the limit of each expert as a share of the rows."""
@@ -190,25 +211,20 @@ def _best(gains: Floats, names: list[str]) -> Ints:
     return np.where(gains[np.arange(len(gains)), best] >= 0, best, -1)
 
 
-def _margins(gains: Floats, prices: Floats, limited: Mask) -> tuple[Ints, Floats, Ints]:
-    """Return the best limited expert, what it saves over the best alternative, and which that is."""
-    free = np.where(limited, -np.inf, gains)
-    pays = free.max(axis=1) >= 0
-    instead, who = np.where(pays, free.max(axis=1), 0.0), np.where(pays, free.argmax(axis=1), -1)
-    net = np.where(limited, gains - prices, -np.inf)
-    return net.argmax(axis=1), net.max(axis=1) - instead, who
+def _margins(gains: Floats, prices: Floats, order: Ints) -> tuple[Floats, Floats, Ints]:
+    """Return what each limited expert saves over the best alternative; what the best other saves, and who that is.
 
-
-def _most_allowed(n_rows: int, share: float, level: float) -> int:
-    """Return the largest k for which P(Bin(n, share) <= k) is at most the level."""
-    counts = np.arange(n_rows + 1)
-    allowed = np.flatnonzero(p_value(counts, n_rows, share) <= level)
-    if not len(allowed):
-        raise InputError(
-            f"{n_rows} calibration rows cannot show that a load stays below {share:g} with confidence {1 - level:g}: "
-            f"give at least {rows_needed(share, level)}."
-        )
-    return int(allowed[-1])
+    The alternatives are the model, the experts without a limit and the later ones of the order. Where two experts are
+    equally good on many rows, the rows on which they save more come first.
+    """
+    unlimited = gains.copy()
+    unlimited[:, order] = -np.inf
+    free = unlimited.max(axis=1)
+    instead = np.maximum(free, 0.0)[:, None]
+    net = (gains - prices)[:, order]
+    others = np.maximum.accumulate(np.column_stack([instead, net[:, ::-1]]), axis=1)[:, -2::-1]
+    margins = net - others + 1e-6 * (gains[:, order] - instead)
+    return margins, free, np.where(free >= 0, unlimited.argmax(axis=1), -1)
 
 
 def _within(gains: Floats, ask: Ints, room: Floats) -> tuple[Ints, Floats]:

@@ -378,7 +378,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             lost = (alone & ~own[:, None]).sum(axis=0)
             won = (~alone & own[:, None]).sum(axis=0)
             behind = upper_bound(lost, n, delta / 2) - (1 - upper_bound(n - won, n, delta / 2))
-            if (behind > within).any():
+            if not (behind <= within).all():
                 break
             certified = policy
         if certified is None:
@@ -398,7 +398,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             place, share = step // 8, step % 8 / 8
             dearer = min(place + 1, len(spent) - 1)
             mean = (1 - share) * spent[place] + share * spent[dearer]
-            if largest > 0 and mean_p_value(mean - budget, largest) > delta:
+            if not (largest <= 0 or mean_p_value(mean - budget, largest) <= delta):
                 break
             certified = self.policies_[place], self.policies_[dearer], share
         if certified is None:

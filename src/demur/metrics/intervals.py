@@ -291,7 +291,7 @@ def _mean_of_ascending(values: Floats, counts: Floats, confidence_level: float) 
     total = np.maximum(n_rows, 1)
     reached = np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1][..., 1:]
     share, steps = reached / total[..., None], np.diff(values, axis=-1)
-    low, high = _clopper_pearson(reached, np.broadcast_to(n_rows[..., None], reached.shape), _tail(confidence_level))
+    low, high = _clopper_pearson(reached, total[..., None], _tail(confidence_level))
     estimate = (values * counts).sum(axis=-1) / total
     below, above = (_combined(steps * np.abs(end - share), end) for end in (low, high))
     return _interval(estimate, estimate - below, estimate + above, n_rows > 0, confidence_level)

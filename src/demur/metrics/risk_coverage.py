@@ -132,6 +132,8 @@ class RiskCoverage:
         risk : float or array
             The largest acceptable risk.
         """
+        if np.isnan(risk).any():
+            raise InputError("risk must be a number, got NaN.")
         least_from = np.minimum.accumulate(self.risk[::-1])[::-1]  # ascending, so that it can be searched
         found = np.searchsorted(least_from, risk, side="right")
         return as_given(np.append(0.0, self.coverage)[found], risk)
@@ -147,7 +149,7 @@ class RiskCoverage:
             Share of rows answered, in (0, 1].
         """
         wanted = np.asarray(coverage, dtype=np.float64)
-        if ((wanted <= 0) | (wanted > 1)).any():
+        if not ((wanted > 0) & (wanted <= 1)).all():
             raise InputError(f"coverage must be in (0, 1], got {coverage!r}: without answers there is no risk.")
         return as_given(self.risk[np.searchsorted(self.coverage, wanted)], coverage)
 
@@ -209,12 +211,13 @@ class TiedGroups(NamedTuple):
         harmonic = digamma((before + size) * scale + 1) - digamma(before * scale + 1)
         single = size * scale == 1
         harmonic[single] = 1 / (before[single] * scale + 1)  # which a difference of large numbers is not exactly
-        return float(np.sum((loss_before - before * loss_size / size) * harmonic + loss_size) / total)
+        return float(np.sum((loss_before - before * (loss_size / size)) * harmonic + loss_size) / total)
 
     def area_under_generalized_risk(self) -> float:
         """Return the area under accumulated loss over accumulated weight, straight within a tied group."""
         _, size, before, loss = self._steps()
-        return float(np.sum(size * (before + loss / 2)) / self.weight[-1] ** 2)
+        total = self.weight[-1]
+        return float(np.sum(size / total * (before + loss / 2)) / total)
 
     def _steps(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Return the weight before each group and of the group, the loss before it and of it."""
