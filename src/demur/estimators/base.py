@@ -418,7 +418,7 @@ class KnownRows:
 
     schema: "Schema | None"
     novelty: Novelty
-    names: list[Any] | None = None
+    names: list[str] | None = None
 
     @classmethod
     def learn(
@@ -458,7 +458,7 @@ class KnownRows:
         """Return which rows are unlike the training rows, at this rate."""
         if self.schema is None:
             given = _names(X)
-            if self.names and given and given != self.names and set(self.names) <= set(given):
+            if self.names and given != self.names and set(self.names) <= set(given):
                 X = cast(Any, X)[self.names]
             return self.novelty.novel(np.asarray(X, dtype=np.float64), rate)
         from demur.columns import as_table
@@ -468,8 +468,9 @@ class KnownRows:
         return self.novelty.novel(codes, rate)
 
 
-def _names(X: Any) -> list[Any] | None:
-    return X.columns.tolist() if hasattr(X, "iloc") else None
+def _names(X: Any) -> list[str]:
+    """Return the names of the columns of a pandas DataFrame; none for anything else."""
+    return [name for name in X.columns if isinstance(name, str)] if hasattr(X, "iloc") else []
 
 
 def _comparable(X: Features) -> "tuple[Schema | None, Floats] | None":

@@ -443,7 +443,7 @@ class FoldData:
         self.weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
         joined = with_indicators(rows.X, rows.incomplete)
         self._pieces = Pieces.learn(joined, rows.y, self.weight, [train for train, _ in parts]) if pieces else []
-        self._pieces[1::2] = [one.unused() for one in self._pieces[1::2]]
+        self._pieces[1::2] = [replace(one, width=np.full_like(one.width, np.inf)) for one in self._pieces[1::2]]
         self._scales, inputs = [], []
         for number, (train, _) in enumerate(parts):
             values = self._pieces[number].beside(joined) if pieces else joined

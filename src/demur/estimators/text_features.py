@@ -15,8 +15,6 @@ from demur.array_types import Estimator, Features, Floats, Objects
 from demur.errors import MissingExtraError
 from demur.estimators.boosted_trees import is_installed
 
-Texts = Objects
-
 _EMBEDDINGS = "wordllama"
 _MANY_ROWS = 1_000
 """Rows from which a character n-gram must occur in two of them."""
@@ -39,7 +37,7 @@ _PARTS: tuple[dict[str, Any], ...] = (
 )
 
 
-def _read(texts: Texts) -> tuple[Any, Any]:
+def _read(texts: Objects) -> tuple[Any, Any]:
     """Return what words and what characters are taken from."""
     return texts, [text[:_MOST_CHARACTERS] for text in texts]
 
@@ -58,7 +56,7 @@ class Ngrams:
     array([ 0, 27], dtype=int32)
     """
 
-    def fit(self, texts: Texts) -> Self:
+    def fit(self, texts: Objects) -> Self:
         """Learn the n-grams."""
         words, characters = (_vectorizer(max_features=_MOST_TERMS, **part) for part in _PARTS)
         characters.set_params(min_df=2 if len(texts) >= _MANY_ROWS else 1)
@@ -67,7 +65,7 @@ class Ngrams:
             part.fit([*read, "text", "text"])  # a table of empty texts has n-grams as well
         return self
 
-    def transform(self, texts: Texts) -> sparse.csr_matrix:
+    def transform(self, texts: Objects) -> sparse.csr_matrix:
         """Return the weights, a row for each text."""
         found = [part.transform(read) for part, read in zip(self.parts_, _read(texts), strict=True)]
         return sparse.csr_matrix(sparse.hstack(found, format="csr"))
@@ -115,7 +113,7 @@ class DenseText:
     embeddings: str | None
 
     @classmethod
-    def learn(cls, texts: Texts, embeddings: str | None = "auto") -> Self:
+    def learn(cls, texts: Objects, embeddings: str | None = "auto") -> Self:
         """Learn from training texts; labels are not used."""
         ngrams = Ngrams().fit(texts)
         weights = ngrams.transform(texts[:: -(-len(texts) // _MOST_LEARNED)])
@@ -130,11 +128,11 @@ class DenseText:
         """The number of columns before the embeddings; 0 if there are none."""
         return 0 if self.embeddings is None else self.axes.shape[1]
 
-    def transform(self, texts: Texts) -> Floats:
+    def transform(self, texts: Objects) -> Floats:
         """Return the numbers, a row for each text."""
         return self.with_ngrams(texts)[0]
 
-    def with_ngrams(self, texts: Texts) -> tuple[Floats, sparse.csr_matrix]:
+    def with_ngrams(self, texts: Objects) -> tuple[Floats, sparse.csr_matrix]:
         """Return the numbers, and the n-grams that they were computed from."""
         weights = self.ngrams.transform(texts)
         parts = [normalize(weights @ self.axes)]
@@ -157,7 +155,7 @@ def top_score(model: Estimator, X: Features) -> Floats:
     return np.abs(scores) if scores.ndim == 1 else scores.max(axis=1)
 
 
-def _embedded(texts: Texts) -> NDArray[np.float32]:
+def _embedded(texts: Objects) -> NDArray[np.float32]:
     """Return unit-length embeddings, zeros for empty texts."""
     found = np.asarray(_wordllama().embed([text or " " for text in texts.tolist()], norm=True), dtype=np.float32)
     found[~np.isfinite(found).all(axis=1)] = 0.0

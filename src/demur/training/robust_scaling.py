@@ -1,7 +1,7 @@
 """Features made comparable for networks: centred, scaled by their quartiles, clipped smoothly, or cut into pieces."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -110,10 +110,6 @@ class Pieces:
                 low[place], width[place] = bounds[:-1], np.diff(bounds)
             found.append(cls(columns, low, width))
         return found
-
-    def unused(self) -> Self:
-        """Return as many pieces that are always 0."""
-        return replace(self, width=np.full_like(self.width, np.inf))
 
     def beside(self, X: Numbers) -> Numbers:
         """Return the features followed by the pieces: (n_rows, n_inputs), or with members a matrix for each."""
