@@ -46,6 +46,8 @@ def test_pandas_names_become_text_and_must_differ():
     assert as_table(pd.DataFrame([[1, 2]])).column_names == ["0", "1"]
     with pytest.raises(TableError, match="more than one column named 'a'"):
         as_table(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+    with pytest.raises(TableError, match="more than one column named 'a'"):
+        as_table(pa.table([[1], [2]], names=["a", "a"]))
 
 
 def test_polars_columns():

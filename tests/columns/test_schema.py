@@ -31,7 +31,7 @@ def encoded_one(values):
         (["a"] * N, "x", "every value is 'a'"),
         ([datetime.date(2024, 1, 1)] * N, "x", "every value is the same"),
         ([None] * N, "x", "every value is missing"),
-        ([float("inf")] * N, "x", "every value is missing or infinite"),
+        ([float("inf")] * N, "x", "every value is missing, infinite or beyond 1e30"),
         (list(range(5, 5 + N)), "x", "row number"),
         ([(7 * i) % N for i in range(N)], "user_id", "identifier"),
         ([f"code-{(7 * i) % N}" for i in range(N)], "x", "identifier"),
@@ -108,7 +108,8 @@ def test_codes_with_leading_zeros_are_categories():
 
 
 def test_numbers_that_no_model_takes_are_missing_and_named():
-    schema, _ = learn_one([1.5, 1e31, float("inf"), 2.5] * 10)
+    schema, table = learn_one([1.5, 1e31, float("inf"), 2.5] * 10)
+    np.testing.assert_array_equal(schema.encode(table)[:4, 0], [1.5, np.nan, np.nan, 2.5])
     assert schema.remarks == {"x": "infinite values, and those beyond 1e30, are read as missing"}
     assert learn_one([1.5, float("nan")] * 10)[0].remarks == {}
 

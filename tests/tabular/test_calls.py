@@ -123,8 +123,13 @@ def test_missing_confidences_get_a_sentence(model):
     table.loc[3, "small_sure"] = None
     with pytest.raises(TableError, match=r"row 4 has the answer '\w+' of 'small' but no confidence"):
         model.answers(table)
-    with pytest.raises(TableError, match="row 4 has the answer"):
-        fitted(pd.concat([table, calls()]), holdout=0.0)
+    table = calls()
+    table.loc[300, "small_sure"] = None
+    with pytest.raises(TableError, match="the stream: row 301 has the answer"):  # not that of the rows held in
+        fitted(table)
+    table.loc[:8, "truth"] = None
+    with pytest.raises(TableError, match="counting rows with a label: row 292 has the answer"):
+        fitted(table)
 
 
 def test_rows_that_a_service_has_not_answered_are_left_out(model):

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from demur import CostMatrix
+from demur.columns import TableError
 from demur.tabular import evaluate_table, fit_table
 
 
@@ -46,6 +47,19 @@ def test_missing_unseen_infinite_and_too_large_values_are_decided_the_same(model
     assert 0.5 <= confidence[0] <= 1
     assert model.answers(odd)["reason"].to_pylist()[2] == "novel: size"
     assert model.answers(pa.table({"size": [0.0], "pet": ["newt"]})).num_rows == 1
+
+
+def test_values_that_were_too_large_in_training_are_not_novel(table):
+    filled = table.append_column("depth", pa.array(np.where(np.arange(table.num_rows) % 3, table["size"], -3.4e38)))
+    model = fit_table(filled, "y", model="lr")
+    assert model.decide(filled).novel.sum() == 0
+    assert model.decide(filled.set_column(0, "size", pa.array([1e300] * table.num_rows))).novel.all()
+
+
+def test_two_columns_of_one_name_are_refused(model, table):
+    for call in (model.answers, lambda twice: fit_table(twice, "y"), lambda twice: evaluate_table(model, twice)):
+        with pytest.raises(TableError, match="more than one column named 'size'"):
+            call(table.append_column("size", table["size"]))
 
 
 def test_a_higher_cost_never_declines_more(model, table):

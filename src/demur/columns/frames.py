@@ -110,6 +110,17 @@ def plain_array(values: Values) -> Values:
     return pc.cast(values, pa.string()) if pa.types.is_string_view(type_) else values
 
 
+def decoded(values: Values) -> Values:
+    """Return a column without a dictionary.
+
+    Examples
+    --------
+    >>> decoded(pa.array(["a", "a"]).dictionary_encode()).type
+    DataType(string)
+    """
+    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
 def plain_table(table: pa.Table | pa.RecordBatch, *, lists: bool = False) -> pa.Table | pa.RecordBatch:
     """Return a table or record batch with :func:`plain_array` applied to each column, and vectors as numbers.
 
@@ -171,7 +182,7 @@ def as_table(X: Features) -> pa.Table:
         columns, names = [_column(X.iloc[:, position]) for position in range(X.shape[1])], X.columns
     elif isinstance(X, pa.RecordBatch) or (hasattr(X, "__arrow_c_stream__") and hasattr(X, "schema")):
         try:
-            table = plain_table(pa.table(X), lists=True)
+            table = pa.table(X)
         except Exception as error:  # each library raises its own, for columns of Python objects for example
             raise TableError(
                 f"the data frame cannot be read ({error}): convert these columns or leave them out"

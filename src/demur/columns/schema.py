@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from demur.array_types import AnyArray, ByName, Features, Floats, Mask, Objects
-from demur.columns.frames import TableError, Values, as_table, check_columns, listed, plain_array, shown
+from demur.columns.frames import TableError, Values, as_table, check_columns, decoded, listed, plain_array, shown
 
 Kind: TypeAlias = Literal["number", "boolean", "category", "date", "time", "text"]
 
@@ -145,8 +145,7 @@ def as_type(values: Values, wanted: pa.DataType, column: str, where: str) -> Val
     values = plain_array(values)
     if values.type == wanted:
         return values
-    if pa.types.is_dictionary(values.type):
-        return as_type(pc.cast(values, values.type.value_type), wanted, column, where)
+    values = decoded(values)
     try:
         if pa.types.is_duration(values.type):
             values = pc.divide(pc.cast(values.cast(pa.int64()), pa.float64()), _PER_SECOND[values.type.unit])
@@ -402,7 +401,10 @@ class Schema:
         check_columns(self.names, table.schema.names, where)
         encoded = np.empty((table.num_rows, len(self.columns)))
         for position, column in enumerate(self.columns):
-            encoded[:, position] = column.encode(table.column(column.name), where, unseen)
+            codes = column.encode(table.column(column.name), where, unseen)
+            if self.remarks.get(column.name) == _TOO_LARGE:  # as in training; elsewhere such a value is novel
+                codes[np.abs(codes) > LARGEST] = np.nan
+            encoded[:, position] = codes
         return encoded
 
     def describe(self) -> tuple[str, ...]:
@@ -435,6 +437,7 @@ _PLAIN_NUMBER = r"^[-+]?\d*\.?\d+([eE][-+]?\d+)?$"
 _LEADING_ZERO = r"^0\d+$"  # codes such as 00501, which are no numbers
 DROPPED = "it was left out on request"
 _FREE_TEXT = "it is free text"
+_TOO_LARGE = "infinite values, and those beyond 1e30, are read as missing"
 _ALL_DIFFERENT = "it looks like an identifier (every value is different)"
 
 
@@ -456,16 +459,16 @@ def _understand(name: str, values: pa.ChunkedArray, keep: bool, text: bool) -> t
         return _category(name, as_type(values, pa.string(), name, "the table"), keep, keep and typed)
     column = Column(name, kind, zoned=getattr(type_, "tz", None) is not None)
     encoded = column.encode(values, "the table")
-    missing = np.isnan(encoded)
+    missing = ~(np.abs(encoded) <= LARGEST)
     if missing.all():
-        return None, "every value is missing or infinite"
+        return None, "every value is missing, infinite or beyond 1e30"
     if not keep:
         if not missing.any() and encoded.min() == encoded.max():  # one value and gaps still tell rows apart
             return None, f"every value is {encoded[0]:.15g}" if kind == "number" else "every value is the same"
         if pa.types.is_integer(type_) and not missing.any() and (reason := _numbered_rows(name, values)):
             return None, reason
     if pa.types.is_floating(type_) and (np.abs(np.asarray(values, dtype=np.float64)) > LARGEST).any():
-        return column, "infinite values, and those beyond 1e30, are read as missing"
+        return column, _TOO_LARGE
     return column, "durations are used in seconds" if pa.types.is_duration(type_) else ""
 
 

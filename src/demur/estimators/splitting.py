@@ -241,8 +241,8 @@ def folds_of(
 def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
     """Return the rows to train on and the rows that a rule is fitted on.
 
-    A share is drawn at random class by class. Where the table was copied, the rule gets one copy of each row, and the
-    others are on neither side.
+    A share is drawn at random class by class, and never all rows of a class. Where the table was copied, the rule gets
+    one copy of each row, and the others are on neither side.
 
     Parameters
     ----------
@@ -267,6 +267,8 @@ def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
         # A rule must not be fitted on copies of training rows.
         drawn = blocks if blocks.suspects is None else Blocks(blocks.suspects, blocks.equal_rows)
         chosen = _draw(drawn, y, share, np.random.RandomState(0), at_least=1)
+        lonely = ~np.isin(y, y[~chosen])  # rows of classes that would be left to the rule alone
+        chosen &= ~np.isin(blocks.of_row, blocks.of_row[lonely])
         train, aside = rows[~chosen], rows[chosen]
     aside = blocks.without_copies(aside)
     return Partition(train, aside, blocks.equal_rows, blocks.copies(aside, train))

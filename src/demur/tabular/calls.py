@@ -106,7 +106,7 @@ class CallsModel(TableModel):
         self.check_prices(prices)
         if proba:
             self.check_proba()
-        said, sure, paid = self.calls(table if isinstance(table, pa.RecordBatch) else as_table(table), where, first)
+        said, sure, paid = self.calls(as_table(table), where, first)
         run: CascadeRun = self.classifier.run(said, sure)
         asks, names = run.ask != np.array(None), as_column(self.classes, self.label_type)
         codes = np.searchsorted(self.classes, run.label)
@@ -133,19 +133,17 @@ class CallsModel(TableModel):
         TableError
             If an answer has no confidence.
         """
-        check_columns(self.schema.names, table.schema.names, where)
-        known, columns = set(self.classes.tolist()), {column.name: column for column in self.schema.columns}
+        known = set(self.classes.tolist())
+        codes = dict(zip(self.schema.names, self.schema.encode(table, where=where).T, strict=True))
         said = np.full((table.num_rows, len(self.services)), None, dtype=object)
         sure, paid = np.ones(said.shape), np.zeros(said.shape)
         for s, (name, service) in enumerate(self.services.items()):
             said[:, s] = read_answers(table[service.answer], known)
             price = self.classifier.services[name]
-            paid[:, s] = price
-            if isinstance(service.price, str):
-                own = columns[service.price].encode(table[service.price], where)
-                paid[:, s] = np.where(np.isnan(own), price, own)
+            own = codes[service.price] if isinstance(service.price, str) else np.nan
+            paid[:, s] = np.where(np.isnan(own), price, own)
             if service.confidence is not None:
-                sure[:, s] = columns[service.confidence].encode(table[service.confidence], where)
+                sure[:, s] = codes[service.confidence]
                 for row in np.flatnonzero(given_answers(said[:, s]) & np.isnan(sure[:, s]))[:1].tolist():
                     raise TableError(
                         f"{where}: row {first + row + 1:,} has the answer {shown(said[row, s])} of {shown(name)} but "
@@ -205,12 +203,13 @@ def fit_calls(
     schema = _schema(file, columns)
     train, held_out = file.split(schema, data.classes)
     own = data.take(train)
-    prices = {name: _mean_price(name, one, schema, own) for name, one in columns.items()}
+    prices = {name: _mean_price(name, one, own) for name, one in columns.items()}
     cascade = Cascade(prices, mistake=mistake, budget=budget, human=human, random_state=file.spec.seed)
     cascade.classes_ = np.array(data.classes)
     kind = writable_type(data.classes, label_type(data.rows[target], target))
     model = CallsModel(schema, cascade, label_type=kind, services=columns)
-    said, sure, _ = model.calls(own.rows, data.name)
+    said, sure, _ = model.calls(data.rows, data.where)  # of all rows, so that an error names the row of the file
+    said, sure = said[train], sure[train]
     whole = _answered_by_all(said, data.name)
     check_classes(own.labels[whole], target)
     cascade.fit(said[whole], sure[whole], own.labels[whole])
@@ -253,11 +252,10 @@ def _schema(file: TrainingFile, services: Mapping[str, ServiceColumns]) -> Schem
     return Schema(tuple(columns), target, set_aside=aside, notation=file.notation)
 
 
-def _mean_price(name: str, service: ServiceColumns, schema: Schema, data: LabelledTable) -> float:
+def _mean_price(name: str, service: ServiceColumns, data: LabelledTable) -> float:
     if not isinstance(service.price, str):
         return service.price
-    column = next(one for one in schema.columns if one.name == service.price)
-    prices = column.encode(data.rows[service.price], data.name)
+    prices = Column(service.price, "number").encode(data.rows[service.price], data.name)
     if np.isnan(prices).all() or np.nanmin(prices) < 0:
         raise TableError(f"column {shown(service.price)} must hold prices of {shown(name)} of at least 0")
     return float(np.nanmean(prices))
@@ -328,17 +326,19 @@ class CallsEvaluation:
         more = [f"{left} left out: not every service has answered."] if self.n_left_out else []
         services = [one for one in others if one.name != _ALL and (first.cost or one.name != HUMAN)]
         best = min(services, key=lambda one: (one.cost or one.error).estimate)
-        error, other = (f"{percent(one.error.estimate)} errors for {four_digits(one.spent)}" for one in (first, best))
-        if first.cost is None or best.cost is None:
-            return [f"The cascade makes {error} per row; {best.name} alone makes {other}.", *more]
-        paid, alone = four_digits(first.cost.estimate), four_digits(best.cost.estimate)
-        return [f"The cascade costs {paid} per row ({error}); {best.name} alone costs {alone} ({other}).", *more]
+        words = []
+        for name, one in (("The cascade", first), (f"{best.name} alone", best)):
+            error, spent = f"{percent(one.error.estimate)} errors", four_digits(one.spent)
+            if one.cost is None:
+                words.append(f"{name} spends {spent} per row ({error})")
+            else:
+                words.append(f"{name} costs {four_digits(one.cost.estimate)} per row ({spent} for calls, {error})")
+        return [f"{'; '.join(words)}.", *more]
 
     def to_json(self) -> ByName:
         """Return every figure as plain numbers, strings, lists and dicts."""
-        rows = {"n_rows": self.n_rows, "n_left_out": self.n_left_out, "sentences": self.sentences()}
-        payments: list[ByName] = json_ready(self.payments)
-        return {**rows, "payments": payments}
+        found: ByName = json_ready({**vars(self), "sentences": self.sentences()})
+        return found
 
 
 def evaluate_calls(model: CallsModel, table: Any, *, where: str = "the table") -> CallsEvaluation:
@@ -355,7 +355,7 @@ def evaluate_calls(model: CallsModel, table: Any, *, where: str = "the table") -
         The name of the table in messages.
     """
     data, cascade = LabelledTable.of(table, model.target, where), model.classifier
-    said, sure, paid = model.calls(data.rows, where)
+    said, sure, paid = model.calls(data.rows, data.where)
     whole = _answered_by_all(said, where)
     said, sure, paid, labels = said[whole], sure[whole], paid[whole], data.labels[whole].astype(object)
     run: CascadeRun = cascade.run(said, sure)

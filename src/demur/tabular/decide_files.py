@@ -204,9 +204,7 @@ def _checked(model: TableModel, reader: TableReader, options: DecideOptions) -> 
     check_columns(names, reader.columns, reader.name, " to keep")
     written = {*model.answer_columns(reader.columns), *(model.proba_columns if options.proba else ())}
     written |= {SAVES} if options.review_budget is not None else set()
-    if options.why:
-        model.check_why()
-        written.add(BECAUSE)
+    written |= {BECAUSE} if options.why else set()
     clashes = [name for name in names if name in written]
     if clashes:
         problem = f"{reader.name} has a column {clashes[0]!r} to keep, which is also the name of an answer"

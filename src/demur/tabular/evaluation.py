@@ -689,7 +689,7 @@ def _asking(
     experts, names = model.experts, tuple(model.experts.columns)
     if experts.limits:
         decision = Capacity(experts.limits).assign(decision, names)
-    said = experts.answers(data.rows, {*model.classes.tolist(), *data.classes}, where=data.name)
+    said = experts.answers(data.rows, {*model.classes.tolist(), *data.classes}, where=data.where)
     priced = np.array(list({**experts.prices, **(prices or {})}.values()))
     assert decision.costs is not None
     assert decision.ask is not None

@@ -150,7 +150,7 @@ def given_answers(people: Objects) -> Mask:
     >>> given_answers(np.array(["yes", None], dtype=object))
     array([ True, False])
     """
-    return np.array([one is not None for one in people.ravel()], dtype=bool).reshape(people.shape)
+    return np.asarray(people != np.array(None))
 
 
 def read_answers(column: Values, known: Collection[str]) -> Objects:

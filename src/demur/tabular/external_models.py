@@ -46,7 +46,7 @@ def wrap_estimator(
     if isinstance(inner, TrainedNetwork):
         inner.predict_proba(np.empty((0, len(used.columns))))  # tells it how many columns there are
     if calibrate is not None:
-        data = LabelledTable.of(as_table(calibrate), name, "the table to calibrate on")
+        data = LabelledTable.of(calibrate, name, "the table to calibrate on")
         rows = model_input(used, data.rows, reads, data.name)
     classifier = _with_reject_option(estimator, cost, rule, rows, None if data is None else data.labels)
     steps = ", ".join(_name(step) for _, step in getattr(inner, "steps", ()))
@@ -56,7 +56,7 @@ def wrap_estimator(
         "calibrated_on": 0 if data is None else len(data.labels),
     }
     try:
-        kind = label_type(pa.chunked_array([pa.array(classifier.classes_.tolist())]), "classes")
+        kind = label_type(pa.array(classifier.classes_.tolist()), "classes")
     except pa.ArrowException:  # labels of several types
         kind = "text"
     return TableModel(used, classifier, label_type=kind, facts=facts, reads=reads)
@@ -382,9 +382,8 @@ def _probabilities(
         for first, values in stored.chunks():  # noqa: B007 # the message needs it
             estimator.predict_proba(values)
     except InputError as error:
-        where = f"{data.name}, counting rows with a label" if data.n_unlabelled else data.name
         problem = renumbered(str(error).rstrip("."), first)
-        raise TableError(f"{where}: {problem}; correct it, or give --proba-kind, one of {kinds}") from None
+        raise TableError(f"{data.where}: {problem}; correct it, or give --proba-kind, one of {kinds}") from None
     return StoredOutputs(estimator, stored), notes
 
 

@@ -407,7 +407,7 @@ def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
     file = TrainingFile.read(path, target, FitOptions(**options))
     data, spec = file.data, file.spec
     if spec.experts:
-        spec.experts.answers(data.rows, data.classes, where=data.name)  # refuses an answer by its row in the file
+        spec.experts.answers(data.rows, data.classes, where=data.where)  # refuses an answer by its row in the file
     # For reading and comparing rows; the model's own schema is learned from the training rows alone.
     first_look = spec.schema_of(data)
     compared = data.rows.select(first_look.names)
@@ -539,7 +539,7 @@ def _rows_for_rule(
     *,
     frozen: bool,
 ) -> "Partition":
-    """Set rows aside for a rule that is fitted; no class is left to the rule alone."""
+    """Set rows aside for a rule that is fitted."""
     from demur.estimators.splitting import Partition, blocks_of, set_aside, share_for_rule
 
     if rule is None or not rule.needs_fit:
@@ -547,13 +547,7 @@ def _rows_for_rule(
     blocks = blocks_of(compared, labels, groups)
     if isinstance(share, str):
         share = share_for_rule(rule, len(labels) // blocks.times, frozen=frozen)
-    parts = set_aside(share, labels, blocks)
-    lonely = parts.aside[~np.isin(labels[parts.aside], labels[parts.train])]
-    if not len(lonely):
-        return parts
-    train = np.union1d(parts.train, np.flatnonzero(np.isin(blocks.of_row, blocks.of_row[lonely])))
-    aside = np.setdiff1d(parts.aside, train)
-    return Partition(train, aside, parts.equal_rows, blocks.copies(aside, train))
+    return set_aside(share, labels, blocks)
 
 
 @dataclass(frozen=True, eq=False)

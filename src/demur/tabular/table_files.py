@@ -28,8 +28,10 @@ from demur.columns.frames import (
     TableError,
     TableWarning,
     Values,
+    as_table,
     check_columns,
     check_names,
+    decoded,
     listed,
     plain_table,
     shown,
@@ -670,6 +672,7 @@ class LabelledTable:
     @classmethod
     def of(cls, table: pa.Table, target: str, name: str = "the table") -> Self:
         """Return the labelled rows of a table, or refuse a target that is missing, empty or no class."""
+        table = as_table(table)
         check_columns([target], table.column_names, name, " to predict")
         label_type(table[target], target)  # refuses a column that cannot be a target
         labels = class_texts(table[target])
@@ -679,6 +682,11 @@ class LabelledTable:
         n_unlabelled = len(labels) - len(known)
         rows = table.take(known) if n_unlabelled else table
         return cls(rows, labels[known].astype(str), known, target, name, n_unlabelled)
+
+    @property
+    def where(self) -> str:
+        """The name of the table in messages with the number of a row."""
+        return f"{self.name}, counting rows with a label" if self.n_unlabelled else self.name
 
     @property
     def classes(self) -> list[str]:
@@ -716,8 +724,7 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
 
 def _plain(column: Values) -> Values:
     """Decode dictionaries, and remove nanoseconds, which Python's dates do not have."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = decoded(column)
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return column.cast(pa.timestamp("us", kind.tz), safe=False)

@@ -234,7 +234,7 @@ class TableModel:
 
         ``first`` is the number of rows before the table, for messages.
         """
-        return self._decide(_arrow(table), cost, prices, where, first)[:2]
+        return self._decide(as_table(table), cost, prices, where, first)[:2]
 
     def _decide(
         self, table: _Rows, cost: ArrayLike | None, prices: Mapping[str, float] | None, where: str, first: int = 0
@@ -335,7 +335,7 @@ class TableModel:
         """
         if proba:
             self.check_proba()
-        table = _arrow(table)
+        table = as_table(table)
         decision, scores, codes = self._decide(table, cost, prices, where, first)
         if ask is not None:
             decision = replace(decision, ask=ask, reject=ask >= 0)
@@ -360,11 +360,6 @@ class TableModel:
             answers |= dict(zip(self.proba_columns, scores.T, strict=True))
         return pa.table(answers)
 
-    def check_why(self) -> None:
-        """Raise an error where the model cannot explain a declined row."""
-        if self.typical is None:
-            raise InputError("this model has no typical values to explain a row with: fit it on a table.")
-
     def because(self, table: Any, declined: ArrayLike, cost: float | None = None) -> list[list[dict[str, str]] | None]:
         """Return for each declined row the columns that make it ambiguous or unusual, each with a note.
 
@@ -388,8 +383,9 @@ class TableModel:
         >>> model.because(pa.table({"size": [1.1, 1e6]}), [False, True])
         [None, [{'column': 'size', 'note': '1e+06, in training 1 to 5.2'}]]
         """
-        self.check_why()
-        rows = _arrow(table)
+        if self.typical is None:
+            raise InputError("this model has no typical values to explain a row with: fit it on a table.")
+        rows = as_table(table)
         decision, scores, codes = self._decide(rows, cost, None, "the table")
         assert codes is not None
         pairs = np.column_stack([decision.label, top_scores(scores, decision.label)[:, 1]]).astype(np.int64)
@@ -503,7 +499,7 @@ def _shown(column: Column, code: float) -> str:
     value = column.decode(code)
     if value is None:
         return "no value" if np.isnan(code) else "another value"
-    return f"{value:.4g}" if column.kind == "number" else str(value).removesuffix("T00:00:00")
+    return f"{code + 0.0:.4g}" if column.kind == "number" else str(value).removesuffix("T00:00:00")
 
 
 _MOST_TYPICAL = 1 << 20
@@ -637,7 +633,3 @@ def free_label(classes: AnyArray) -> str | None:
     while label in known:
         label += "!"
     return None if label == "reject" else label
-
-
-def _arrow(table: Any) -> _Rows:
-    return table if isinstance(table, (pa.Table, pa.RecordBatch)) else as_table(table)

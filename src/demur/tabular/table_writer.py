@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from demur.columns.frames import TableError, plain_table, shown
+from demur.columns.frames import TableError, decoded, plain_table, shown
 from demur.whole_file import open_whole
 
 _SUFFIXES = {
@@ -112,6 +112,7 @@ class TableWriter:
             if self._schema is None:
                 self._begin(batch.schema)
             if self._columnar is None:
+                batch = _written_out(batch)
                 self._sink.write(_csv_rows(_guarded(batch) if self._guards else batch, self._between))
             else:
                 self._columnar.write(batch)
@@ -179,7 +180,6 @@ _NUMBER = r"^[-+]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][-+]?[0-9]+)?$"
 
 def _guarded(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
     """Put an apostrophe in front of text that a spreadsheet would take for a formula."""
-    batch = _written_out(batch)
     for position, field in enumerate(batch.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
             text = batch.column(position)
@@ -192,15 +192,11 @@ def _guarded(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
 def _written_out(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
     """Return columns that CSV can hold: dictionaries are replaced by their values."""
     batch = plain_table(batch)
-    for position, field in enumerate(batch.schema):
-        if pa.types.is_dictionary(field.type):
-            batch = batch.set_column(position, field.name, pc.cast(batch.column(position), field.type.value_type))
-    return batch
+    return type(batch).from_arrays([decoded(column) for column in batch.columns], names=batch.schema.names)
 
 
 def _csv_rows(batch: pa.RecordBatch | pa.Table, delimiter: str) -> bytes:
     """Return rows as CSV, quoted only if some text in them needs it."""
-    batch = _written_out(batch)
     for style in ("none", "needed"):
         rows = io.BytesIO()
         options = pacsv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style=style)
