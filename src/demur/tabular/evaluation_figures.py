@@ -683,7 +683,7 @@ class ExpertEvaluation:
     def headline(self) -> str:
         """Summarize who answers, and at which cost, in one sentence."""
         shares = [f"{one.name} about {percent(one.load.estimate)}" for one in self.experts if one.n_asked]
-        who = " and ".join([", ".join(shares[:-1]), shares[-1]] if len(shares) > 1 else shares)
+        who = " and ".join(shares)
         own = percent(float((self.ask < 0).mean()))
         asks = f"The model answers {own} of the rows itself and asks {who or 'nobody'}"
         right, spent = percent(self.accuracy.estimate), per_hundred(self.risk.estimate)

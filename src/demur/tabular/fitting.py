@@ -178,7 +178,7 @@ class FitOptions:
         if not isinstance(rule, RiskControl):
             raise InputError("risk_group is for a guarantee about the risk: give a RiskControl, or --max-risk.")
         texts = ["(none)" if text is None else text for text in class_texts(rows.rows[self.risk_group])]
-        return RiskControl(rule.target_risk, rule.delta, texts)
+        return RiskControl(rule.target_risk, rule.delta, texts, rule.unit)
 
 
 @dataclass(frozen=True, eq=False)
