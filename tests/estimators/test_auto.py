@@ -178,7 +178,7 @@ def test_candidates_are_shortened_to_fit_in(slow, clock, noisy, budget):
     assert 0.1 <= forest.trained < 1
     assert "left out" in second.outcome  # which got less than 40 % of its training
     assert model.starved == (
-        f"Starved by the time budget: extra trees ({forest.trained:.0%}), lightgbm (0%) of the training. "
+        f"The time budget allowed only part of the training: extra trees {forest.trained:.0%}, lightgbm 0%. "
         "More time may improve the model."
     )
 

@@ -1,4 +1,4 @@
-"""Groups of rows: their figures, and a promise that holds in each of them."""
+"""Groups of rows: their figures, and a guarantee that holds in each of them."""
 
 import io
 
@@ -12,7 +12,7 @@ from demur import RejectOption, RiskControl
 from demur.columns import TableError
 from demur.errors import InputError
 from demur.guarantees import NoGuaranteeError
-from demur.tabular import evaluate_table, fit_file, fit_table
+from demur.tabular import FitOptions, LabelledTable, evaluate_table, fit_file, fit_table
 from demur.tabular.evaluation_figures import figures_by_group
 
 
@@ -158,6 +158,12 @@ def test_groups_of_a_rule_stay_with_their_rows_where_labels_are_missing(table):
         fit_file(io.BytesIO(csv_of(table)), "kind", model="lr", rule=alone)
     with pytest.raises(TableError, match="there are 1,800 groups for 1,500 rows"):
         fit_table(both, "kind", model="lr", rule=lambda classes: rule)
+
+
+def test_groups_of_a_column_keep_the_unit_of_the_rule(table):
+    data = LabelledTable.of(table, "kind")
+    rule = FitOptions(rule=RiskControl(0.3, unit="row"), risk_group="site").rule_for(data, data.classes)
+    assert (rule.unit, set(rule.groups)) == ("row", {"bad", "good"})
 
 
 def csv_of(table):

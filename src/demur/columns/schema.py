@@ -322,7 +322,7 @@ class Schema:
         """Which features are text."""
         return np.array([column.kind == "text" for column in self.columns])
 
-    def texts(self, table: pa.Table | pa.RecordBatch, where: str = "the table") -> Objects:
+    def texts(self, table: pa.Table | pa.RecordBatch) -> Objects:
         """Return the text columns, empty where a text is missing.
 
         Examples
@@ -332,7 +332,7 @@ class Schema:
                ['']], dtype=object)
         """
         names = [column.name for column in self.columns if column.kind == "text"]
-        columns = [as_type(table.column(name), pa.string(), name, where) for name in names]
+        columns = [as_type(table.column(name), pa.string(), name, "the table") for name in names]
         texts = [pc.fill_null(column, "").to_pylist() for column in columns]
         return np.array(texts, dtype=object).reshape(len(names), table.num_rows).T
 

@@ -368,10 +368,10 @@ class AutoClassifier(ProbabilityClassifier):
     @property
     def starved(self) -> str | None:
         """A sentence about what the time budget cut short or left out; None where nothing was."""
-        short = [f"{one.name} ({one.trained:.0%})" for one in self.tried_ if one.trained < 0.995]
+        short = [f"{one.name} {one.trained:.0%}" for one in self.tried_ if one.trained < 0.995]
         if not short:
             return None
-        return f"Starved by the time budget: {', '.join(short)} of the training. More time may improve the model."
+        return f"The time budget allowed only part of the training: {', '.join(short)}. More time may improve the model."
 
     def predict_proba(self, X: Features) -> Floats:
         """Return the calibrated probabilities of the blend."""

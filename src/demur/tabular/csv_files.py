@@ -28,7 +28,7 @@ _HEAD = 1 << 22  # the header must end within these bytes
 _BLOCK = 1 << 21  # Arrow reads 32 blocks ahead, so this bounds the memory; a row must fit into one block
 _ROW_ROOM = 8  # the block has room for rows that are this many times as long as the header
 _SHEET_ERRORS = ["#DIV/0!", "#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#SPILL!", "#CALC!"]
-_SPELLINGS = (
+SPELLINGS = (
     *("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "-nan", "null", "NULL", "Null", "None", "?", "-", "--"),
     *_SHEET_ERRORS,
 )
@@ -345,7 +345,7 @@ def _replaced(rows: _Piece, name: str, values: Values) -> _Piece:
 
 def _nulls(missing: Collection[str] | None) -> list[str]:
     """Return the cells that are missing values, with a space around or not."""
-    words = (*_SPELLINGS, *(missing or ()))
+    words = (*SPELLINGS, *(missing or ()))
     return [f"{before}{word}{after}" for word in words for before in ("", " ") for after in ("", " ")]
 
 

@@ -12,7 +12,7 @@ from demur.columns.frames import TableError, Values, check_columns, did_you_mean
 from demur.deferral import Capacity
 from demur.deferral.experts import read_experts
 from demur.errors import InputTypeError
-from demur.tabular.csv_files import column_of_text
+from demur.tabular.csv_files import SPELLINGS, column_of_text
 from demur.tabular.table_files import class_texts
 
 ASKING_COLUMNS = ("ask", "expected_cost")
@@ -21,7 +21,7 @@ ASKING_COLUMNS = ("ask", "expected_cost")
 SYSTEM_ANSWER = "system_answer"
 """The last column of the predictions, where the table holds the experts' answers."""
 
-_GAPS = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
+_GAPS = frozenset(map(str.lower, SPELLINGS))
 """Cells that mean "no answer", in upper or lower case, unless a class has that name."""
 
 
