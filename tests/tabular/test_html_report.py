@@ -94,7 +94,7 @@ def test_a_fixed_cost_says_why_and_needs_no_script():
     proba = [[0.9, 0.1], [0.4, 0.6]]
     decision = CostMatrix([[0, 1, 0.3], [1, 0, 0.3]]).decide(proba)
     other = report_html(Evaluation.of([0, 1], decision, classes=[0, 1], cost=0.3, proba=proba), "Rule")
-    assert "a rule that does not read one" in other
+    assert "the rule does not use one" in other
 
 
 def test_it_stays_small_however_many_rows():
