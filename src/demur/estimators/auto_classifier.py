@@ -371,7 +371,9 @@ class AutoClassifier(ProbabilityClassifier):
         short = [f"{one.name} {one.trained:.0%}" for one in self.tried_ if one.trained < 0.995]
         if not short:
             return None
-        return f"The time budget allowed only part of the training: {', '.join(short)}. More time may improve the model."
+        return (
+            f"The time budget allowed only part of the training: {', '.join(short)}. More time may improve the model."
+        )
 
     def predict_proba(self, X: Features) -> Floats:
         """Return the calibrated probabilities of the blend."""
