@@ -65,7 +65,7 @@ def serve(
     Example: demur serve model/
     """
     default = model / "report.html"
-    from demur.deploy.web_server import log_settings, run_server
+    from demur.deploy.web_server import run_server
     from demur.deploy.web_service import read_api_keys
 
     keys = read_api_keys(api_key_file, os.environ.get("DEMUR_API_KEY"))
@@ -89,8 +89,7 @@ def serve(
         say(f"Serving the model in {model}.")
         say(f"Open http://{shown} in a browser; Ctrl+C ends it.")
 
-    log = log_settings(log_level)
-    run_server(build, address, started=started, workers=workers, drain=drain_seconds, log=log)
+    run_server(build, address, started=started, workers=workers, drain=drain_seconds, log_level=log_level)
     say("Stopped.")
 
 

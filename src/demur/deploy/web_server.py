@@ -2,7 +2,6 @@
 
 import atexit
 import gc
-import logging
 import multiprocessing
 import os
 import signal
@@ -35,7 +34,7 @@ def run_server(
     *,
     workers: int = 1,
     drain: float = 0.0,
-    log: dict[str, Any] | None = None,
+    log_level: str = "info",
     started: Callable[[], object] = lambda: None,
 ) -> None:
     """Serve an application until the process gets SIGTERM or SIGINT.
@@ -52,12 +51,12 @@ def run_server(
     workers : int, default 1
     drain : float, default 0
         Seconds to keep serving after SIGTERM while the service says that it is about to stop.
-    log : dict, optional
-        What :func:`log_settings` returns.
+    log_level : {"debug", "info", "warning", "error"}
+        Lowest level to log, to standard error.
     started : callable, optional
         Called once the port is open.
     """
-    server = _server(address, workers=workers, log_dictconfig=log)
+    server = _server(address, workers=workers, log_dictconfig=_log_settings(log_level))
     multiprocessing.set_start_method("spawn", force=True)  # a fork would inherit locks of native thread pools
     stopping = multiprocessing.Event()
 
@@ -111,8 +110,6 @@ def _load(build: Callable[[Callable[[], bool]], "ASGIApp"], stopping: Any) -> "A
     warnings.simplefilter("ignore")  # the parent process has shown those of the model; clients choose costs
     app = build(stopping.is_set)
     threadpool_limits(1)  # requests are small, and several workers use several cores
-    # what the log does not print need not be looked up for each request: "Optimization" in logging's documentation
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     gc.freeze()  # what is loaded now stays, and need not be searched for garbage
     atexit.register(os._exit, 0)  # granian's threads may still run, and abort a process that takes Python down
     return app
@@ -127,18 +124,8 @@ def _when_open(address: tuple[str, int], started: Callable[[], object]) -> None:
     started()
 
 
-def log_settings(level: str) -> dict[str, Any]:
-    """Return the settings of the log for :func:`logging.config.dictConfig`: lines to standard error.
-
-    Parameters
-    ----------
-    level : {"debug", "info", "warning", "error"}
-
-    Examples
-    --------
-    >>> log_settings("info")["loggers"]["demur"]["level"]
-    'INFO'
-    """
+def _log_settings(level: str) -> dict[str, Any]:
+    """Return the settings of the log for :func:`logging.config.dictConfig`."""
     line = {"format": "%(asctime)s %(levelname)s %(message)s", "datefmt": "%Y-%m-%dT%H:%M:%S%z"}
     own = {"handlers": ["stderr"], "propagate": False}
     return {
