@@ -196,7 +196,7 @@ def test_the_service_s_answers_once_reviewed_go_to_the_monitor_as_they_are(model
 def test_a_column_that_says_something_else(model):
     table = draw_rows(3, 0)
     late = table.append_column("why", pa.array(["late", None, "audit"]))
-    with pytest.raises(TableError, match="'why' of today holds 'late': it says declined or audit"):
+    with pytest.raises(TableError, match="'why' of today holds 'late': write declined or audit"):
         reviewed_rows(late, model, where="today")
     with pytest.raises(TableError, match="is empty in all rows"):
         reviewed_rows(table.append_column("why", pa.nulls(3)), model)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, Features, FloatArray, Floats, Ints, Mask, Objects
-from demur.columns.frames import TableError, check_columns, did_you_mean, listed, shown
+from demur.columns.frames import TableError, as_table, check_columns, did_you_mean, listed, shown
 from demur.columns.schema import DROPPED, LARGEST, Schema
 from demur.errors import InputError, MissingExtraError
 from demur.guarantees import RiskControl
@@ -445,6 +445,7 @@ def fit_table(table: pa.Table, target: str, *, groups: ArrayLike | None = None, 
     >>> fit_table(table, "pet", model="lr", cost=0.1)
     TableModel('lr' for 'pet': 2 classes, 1 columns)
     """
+    table = as_table(table)
     spec, data = FitOptions(**options), LabelledTable.of(table, target)
     if spec.experts:
         from demur.tabular.expert_columns import ExpertColumns

@@ -28,7 +28,6 @@ from demur.columns.frames import (
     TableError,
     TableWarning,
     Values,
-    as_table,
     check_columns,
     check_names,
     decoded,
@@ -672,7 +671,7 @@ class LabelledTable:
     @classmethod
     def of(cls, table: pa.Table, target: str, name: str = "the table") -> Self:
         """Return the labelled rows of a table, or refuse a target that is missing, empty or no class."""
-        table = as_table(table)
+        check_names(tuple(table.column_names), name)
         check_columns([target], table.column_names, name, " to predict")
         label_type(table[target], target)  # refuses a column that cannot be a target
         labels = class_texts(table[target])
