@@ -28,6 +28,7 @@ from demur.columns.frames import (
     TableError,
     TableWarning,
     Values,
+    as_table,
     check_columns,
     check_names,
     decoded,
@@ -671,6 +672,8 @@ class LabelledTable:
     @classmethod
     def of(cls, table: pa.Table, target: str, name: str = "the table") -> Self:
         """Return the labelled rows of a table, or refuse a target that is missing, empty or no class."""
+        if not isinstance(table, pa.Table):
+            table = as_table(table)  # an Arrow table may be of a file, whose lists are read as the model says
         check_names(tuple(table.column_names), name)
         check_columns([target], table.column_names, name, " to predict")
         label_type(table[target], target)  # refuses a column that cannot be a target
