@@ -265,7 +265,7 @@ def test_a_staircase_is_left_open_and_said_to_be_one():
 
     report = check_calibration(rounded, 2, 0.2)
     assert report.verdict == "inconclusive"
-    assert any("staircase" in reason for reason in report.would_settle)
+    assert any("piecewise constant" in reason for reason in report.would_settle)
 
 
 def test_a_failure_that_does_not_stand_is_dropped():

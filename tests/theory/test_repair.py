@@ -248,4 +248,4 @@ def test_the_script_checks_a_counterexample_without_demur(loss, tmp_path):
     (tmp_path / "proof.py").write_text(report.script())
     assert "demur" not in report.script().replace(report.headline, "")
     done = subprocess.run([sys.executable, tmp_path / "proof.py"], capture_output=True, text=True, check=False)
-    assert "stands" in done.stdout, done.stderr
+    assert "is confirmed" in done.stdout, done.stderr

@@ -455,13 +455,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return np.asarray((_by_set(at % person, known, "label") == y) | (at >= person))
 
     def _policies(self, y: Ints, folds: list[Fold], known: Mapping[ServiceSet, _Known]) -> list[Policy]:
-        """Return the cheapest policy, and the best for several exchange rates between money and right answers.
+        """Return the cheapest policy, and the best for each exchange rate between money and right answers.
 
         What they cost, and how often they are right, is computed out of fold.
         """
         found: list[Policy] = []
-        rates = (np.r_[0.0, np.logspace(-4, 2, 49)] / max(float(self.prices_.max()), 1e-12)).tolist()
-        for rate in rates:
+        dearest = max(float(self.prices_.max()), 1e-12)
+        for rate in (np.r_[0.0, np.logspace(-4, 2, 49)] / dearest).tolist():
             cuts = self._best_cuts(rate, np.arange(len(y)), y, known)
             apart = [self._best_cuts(rate, train, y, known) for train, _ in folds]
             for first in range(len(self.prices_)):
@@ -473,7 +473,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                 spent = self._asked(at) @ self.prices_
                 found.append(Policy(float(spent.mean()), float(right.mean()), start | cuts))
         found.sort(key=lambda policy: (policy.cost, -policy.accuracy))
-        best = {0} | {int(np.argmax([policy.accuracy - rate * policy.cost for policy in found])) for rate in rates}
+        cost, accuracy = np.array([(policy.cost, policy.accuracy) for policy in found]).T
+        rates = np.r_[0.0, np.logspace(-6, 4, 5000)] / dearest
+        best = {0, *np.argmax(accuracy - rates[:, None] * cost, axis=1).tolist()}
         return [found[place] for place in sorted(best)]
 
     def _best_cuts(self, rate: float, rows: Ints, y: Ints, known: Mapping[ServiceSet, _Known]) -> Cuts:

@@ -31,6 +31,11 @@ TypeForm: TypeAlias = Any
 """A type as pydantic reads it; Python has no annotation for types that are made at run time."""
 
 
+_TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+_PATTERNS = {"date-time-local": f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}$", "time-local": f"^{_TIME}$"}
+"""Few tools know these formats of OpenAPI's registry, so the document shows a pattern too. Dates alone are also read."""
+
+
 class RequestError(TableError):
     """A request that cannot be answered: one sentence for the client, and the HTTP status.
 
@@ -111,7 +116,8 @@ def _row_type(model: TableModel) -> TypeForm:
 
 def _value_type(column: Column) -> TypeForm:
     def written_as(type_: TypeForm, format_: str) -> TypeForm:
-        return Annotated[type_, Field(strict=False, json_schema_extra={"format": format_}), BeforeValidator(_text)]
+        extra: Any = {"format": format_, **({"pattern": _PATTERNS[format_]} if format_ in _PATTERNS else {})}
+        return Annotated[type_, Field(strict=False, json_schema_extra=extra), BeforeValidator(_text)]
 
     if column.kind == "number":
         return Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
