@@ -33,7 +33,7 @@ TypeForm: TypeAlias = Any
 
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 _PATTERNS = {"date-time-local": f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}$", "time-local": f"^{_TIME}$"}
-"""Few tools know these formats of OpenAPI's registry, so the document shows a pattern too. Dates alone are also read."""
+"""Few tools know these formats of OpenAPI, so the document shows a pattern too. Dates alone are also read."""
 
 
 class RequestError(TableError):
