@@ -154,7 +154,7 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """Describe how far the class frequencies moved, and how certain that is."""
         check_is_fitted(self)
         old = self.old_prior_
-        most = int(np.argmax(np.abs(self.new_prior_ - old)))
+        most = int(np.argmax(np.abs(self.new_prior_ - old).round(9)))
         found = "a shift" if self.p_value_ < 0.05 else "no significant shift"
         return (
             f"Among {self.n_rows_:,} unlabelled rows there is {found} of class frequencies (p = {self.p_value_:.2g}): "
