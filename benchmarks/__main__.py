@@ -20,7 +20,6 @@ ALL = (
     "monitoring",
     "guarantees",
     "calibration",
-    "cascade",
     "novelty",
     "text",
     "outputs",
