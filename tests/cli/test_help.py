@@ -46,4 +46,4 @@ def test_the_help_of_fit_fits_on_two_screens_in_panels(demur, monkeypatch):
     lines = demur("fit", "--help").text.splitlines()
     assert len(lines) <= 100
     panels = [line.strip("╭─╮ ") for line in lines if line.startswith("╭─")]
-    assert panels[-7:] == ["Data", "Model", "Decision", "Experts", "Cascade", "Validation", "Output"]
+    assert panels[-7:] == ["Data", "Model", "Decision", "Validation", "Output", "Experts", "Cascade"]

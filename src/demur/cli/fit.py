@@ -108,7 +108,7 @@ Model = Annotated[
 ]
 Preset = Annotated[str, MODEL(help="fast, default or best.")]
 Novelty = Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")]
-Calibration = Annotated[str | None, MODEL(help="temperature, isotonic, sigmoid or none.")]
+Calibration = Annotated[str | None, MODEL(help="auto, temperature, isotonic, sigmoid, none.")]
 Seed = Annotated[int, MODEL(help="Random seed.")]
 Scheduler = Annotated[str | None, MODEL(help="Train on Dask: address of a scheduler.")]
 GuaranteeShare = Annotated[
@@ -134,13 +134,6 @@ def fit(
     data: Data = None,
     *,
     target: Target = "",
-    labels: Labels = None,
-    proba: Proba = None,
-    proba_kind: ProbaKind = None,
-    all_classes: AllClasses = False,
-    answers: Answers = None,
-    answer: Answer = None,
-    confidence: Confidence = None,
     drop: Drop = None,
     keep: Keep = None,
     text: Text = None,
@@ -149,6 +142,13 @@ def fit(
     decimal: DecimalSign = None,
     dayfirst: DayFirst = None,
     no_units: NoUnits = False,
+    labels: Labels = None,
+    proba: Proba = None,
+    proba_kind: ProbaKind = None,
+    all_classes: AllClasses = False,
+    answers: Answers = None,
+    answer: Answer = None,
+    confidence: Confidence = None,
     model: Model = None,
     preset: Preset = "default",
     time_budget: TimeBudget = 90.0,
@@ -164,13 +164,6 @@ def fit(
     risk_group: RiskGroup = None,
     cost_matrix: CostTable = None,
     out_of_scope_share: OutOfScopeShare = None,
-    expert: Experts = None,
-    capacity: Limits = None,
-    calls: Calls = None,
-    service: Services = None,
-    human: Human = None,
-    mistake: Mistake = None,
-    budget: Budget = None,
     test: Test = None,
     holdout: Holdout = 0.2,
     group_split: GroupSplit = None,
@@ -181,17 +174,24 @@ def fit(
     ignore: Ignore = None,
     force: Force = False,
     as_json: AsJson = False,
+    expert: Experts = None,
+    capacity: Limits = None,
+    calls: Calls = None,
+    service: Services = None,
+    human: Human = None,
+    mistake: Mistake = None,
+    budget: Budget = None,
 ) -> None:
     """Train a model that declines where answering would cost more than declining.
 
-    Held-out rows evaluate it, and then it is fitted again on all rows.
+    The model is evaluated on held-out rows, and then fitted again on all rows.
     --model: lr is logistic regression; hgb, lgbm and cat are boosted trees; rf
-    and et forests; nn and pnn networks. --expert learns which expert to ask.
-    --proba fits --calibration and rule only (--proba-kind: probabilities,
-    percentages, log-probabilities, logits or votes). --answers learns how often
-    another model is right. --calls learns which service to ask first, and when to
-    ask the next one, or a person (--human); PRICE is a number or a column. Repeat
-    --drop, --keep, --text, --answer, --expert, --capacity, --service as needed.
+    and et are forests; nn and pnn are networks. --expert learns which expert to
+    ask. --proba fits only a calibration and a rule, to another model's outputs:
+    probabilities, percentages, log-probabilities, logits or votes. --answers
+    learns how often another model is right. --calls learns which service to ask
+    first, and when to ask the next one, or a person (--human); PRICE is a number
+    or a column. Options with COLUMN or NAME=... can be given several times.
 
     Example: demur fit data.csv --target y --cost 0.2 --out model/
 
@@ -324,6 +324,8 @@ def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, 
     given = [name for name, value in options.items() if value is not None]
     if len(given) > 1:
         raise InputError(f"{' and '.join(given)} are alternatives: give only one of them.")
+    if delta is not None and coverage is None and max_risk is None:
+        raise InputError("--delta needs --max-risk or --coverage: give one of them, or leave --delta out.")
     from demur.guarantees import Coverage, RiskControl
 
     if coverage is not None:

@@ -168,7 +168,7 @@ def methods(
     for (why, paper), group in groupby(rows, key=lambda row: (row["why"], row["paper"])):
         say(f"  {', '.join(row['name'] for row in group)}: {why} ({paper})")
     say(
-        "\ncalibrated: with enough data, training leads to Chow's decisions, answer iff max eta > 1 - c,\n"
+        "\ncalibrated: with enough data, training leads to Chow's decisions, answer iff max eta > 1 - c, "
         "where eta are the true class probabilities and c is the cost of rejecting.\n"
         "refit for new c: whether another cost needs another training."
     )

@@ -42,7 +42,7 @@ Delta = Annotated[
     DECISION(help="Probability that the guarantee fails.", show_default="0.05 for --max-risk", callback=share()),
 ]
 
-TimeBudget = Annotated[float, MODEL(help="Seconds of training; 0: no limit.")]
+TimeBudget = Annotated[float, MODEL(min=0, metavar="S", help="Seconds of training; 0: no limit.")]
 
 Drop = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to leave out.")]
 Labels = Annotated[str | None, DATA(help="File of labels, one per row.")]

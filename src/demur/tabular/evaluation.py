@@ -545,10 +545,7 @@ def cost_difference(first: Evaluation, second: Evaluation, cost: float | None = 
     if first.asking is not None or second.asking is not None:
         raise InputError("models that ask experts cannot be compared: give models without experts.")
     if cost is None and (first.cost is None or first.cost != second.cost):
-        raise InputError(
-            f"two models are compared at one cost of declining, and these have {first.cost} and {second.cost}: give "
-            "the cost."
-        )
+        raise InputError("the models have different costs of declining, or rules without one: give a cost (--cost).")
     price = float(first.cost or 0) if cost is None else cost
     possible = np.subtract.outer([0.0, price, 1.0], [0.0, price, 1.0]).ravel()
     return mean_of(first.paid(price) - second.paid(price), possible)

@@ -417,7 +417,7 @@ class CalibrationReport:
         if self.bound is not None:
             return str(self.bound)
         if self.calibrated:
-            return "the paper proves none for this loss."
+            return "the paper proves none for this loss at this cost."
         if self.refuted:
             return "none: where a loss prefers wrong decisions, no small risk of it guarantees right ones."
         return "none known."
