@@ -54,7 +54,7 @@ def average_cost(cost: Any) -> Any:
 
 
 def draw() -> Figure:
-    """Draw both halves: where it declines, and what that buys."""
+    """Draw both halves: where the rule declines, and what a case costs on average."""
     figure = Figure(figsize=(10.4, 4.5), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(1.12, 1), wspace=0.06)
     classes, sure = left.subplots(2, 1, sharex=True, height_ratios=(1.5, 1))
@@ -86,8 +86,8 @@ def _draw_classes(axes: Any) -> None:
     axes.set(
         ylim=(0, 0.265),
         yticks=[],
-        ylabel="how often",
-        title="Where classes overlap, it declines",
+        ylabel="density",
+        title="Decisions: decline where the classes overlap",
     )
     axes.spines["left"].set_visible(False)
 
@@ -100,7 +100,7 @@ def _draw_certainty(axes: Any) -> None:
     axes.text(-3.9, 1 - COST - 0.025, f"1 - c = {1 - COST:g}", color=ACCENT, va="top")
     axes.set(ylim=(0.48, 1.03), yticks=[0.5, 0.8, 1.0], xlim=(-4, 4), xticks=[])
     axes.set_yticklabels(["50 %", "80 %", "100 %"])
-    axes.set(xlabel="the measurement x", ylabel="how sure")
+    axes.set(xlabel="the measurement x", ylabel="confidence")
 
 
 def _draw_costs(axes: Any) -> None:
@@ -151,7 +151,7 @@ def _draw_costs(axes: Any) -> None:
         linespacing=1.4,
         size=10,
     )
-    axes.set(xlim=(0, 0.5), ylim=(0, 0.225), title="What that buys")
+    axes.set(xlim=(0, 0.5), ylim=(0, 0.225), title="Average cost, with and without a reject option")
     axes.set(
         xlabel="c, the price of declining (a mistake costs 1)",
         ylabel="average cost of a case",

@@ -86,11 +86,11 @@ def _room(functions: list) -> Figure:
     axis.axhline(1, color="#666666", linestyle="--", linewidth=1)
     axis.set(
         xlabel="excess 0-1-c risk z",
-        ylabel="tightest xi / paper's bound",
+        ylabel="ratio",
         xlim=(0, 1),
         ylim=(0, None),
     )
-    axis.set_title("1: the paper is tight; above: it leaves room")
+    axis.set_title("Tightest xi divided by the paper's bound; 1: the bound is tight")
     axis.legend(frameon=False)
     return figure
 
