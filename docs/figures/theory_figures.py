@@ -9,6 +9,8 @@ from demur.theory import beta_bounds, calibration_function
 from demur.theory.pictures import draw_xi
 
 HERE = Path(__file__).parent
+COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
+"""Colours of curves that colour-blind readers can distinguish (Okabe and Ito)."""
 
 
 def main() -> None:
@@ -81,8 +83,9 @@ def _room(functions: list) -> Figure:
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axis = figure.subplots()
     z = np.linspace(0.02, 1, 50)
-    for xi in functions:
-        axis.plot(z, xi(z) / xi.bound.xi(z), label=f"{xi.loss.name}, c = {xi.cost:g}")
+    for xi, colour in zip(functions, COLOURS, strict=True):
+        label = f"{xi.loss.name}, c = {xi.cost:g}"
+        axis.plot(z, xi(z) / xi.bound.xi(z), color=colour, label=label)
     axis.axhline(1, color="#666666", linestyle="--", linewidth=1)
     axis.set(
         xlabel="excess 0-1-c risk z",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
 
     class _Lazy(ModuleType):
-        """A module that is imported when it is asked for the first of its names.
+        """A module that is imported when one of its names is first used.
 
         It is a module itself so that ``torch.compile`` finds its names in its dictionary.
         """

@@ -60,7 +60,7 @@ class MarginFunction(ABC):
     printed_constant: ClassVar[float | None] = None
     """C as Table 1 of the paper prints it."""
     kernel: ClassVar[str | None] = None
-    """The name of phi in the GPU program (``training/fused_kernels.py``), None if it does not know it."""
+    """The name of phi in the GPU program (``training/fused_kernels.py``), None if the program does not have it."""
 
     @abstractmethod
     def __call__(self, z: Tensor) -> Tensor:

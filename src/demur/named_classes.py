@@ -1,4 +1,4 @@
-"""A registry: classes by the names under which users, files and messages know them."""
+"""A registry: classes by the names that users, files and messages use for them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches

@@ -48,7 +48,7 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def note(message: str) -> None:
-    """Print something worth knowing on standard error."""
+    """Print a note on standard error."""
     notes.print(f"Note: {message}", markup=False)
 
 

@@ -309,7 +309,7 @@ def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:
 
 
 def _novelty_rate(novelty: str) -> float | str | None:
-    """Return the rate of false alarms that --novelty asks for."""
+    """Read --novelty as a rate of false alarms."""
     if novelty in ("auto", "off"):
         return "auto" if novelty == "auto" else None
     try:

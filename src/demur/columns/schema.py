@@ -232,7 +232,7 @@ class Schema:
         Parameters
         ----------
         frame : pandas or polars DataFrame, pyarrow.Table, or array
-            Rows as a model takes them. More rows let the schema know more categories.
+            Rows as a model takes them. With more rows, the schema learns more categories.
         target : str, optional
             The column with the labels, which is not a feature.
         drop : names

@@ -21,7 +21,7 @@ DATA_FOLDER_VARIABLE = "DEMUR_DATA"
 
 
 class DatasetError(UserError):
-    """A data set is not available, or is not the known one."""
+    """A data set is not available, or its content is not the expected one."""
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return shares
 
     def check_names(self, names: list[str]) -> None:
-        """Refuse limits for somebody who is not among the experts."""
+        """Refuse limits for unknown experts."""
         unknown = [name for name in self.limits if name not in names]
         if unknown:
             raise InputError(f"there is a limit for {unknown[0]!r}; the experts are {', '.join(names)}.")

@@ -370,7 +370,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         if len(labels) != n:
             raise InputError(f"answers has {n:,} rows, and y has {len(labels):,}.")
         codes = np.where(np.isin(labels, self.classes_), np.searchsorted(self.classes_, labels), -1)
-        # Compared by their names: a label that fit has not seen has no number, and a service may know it.
+        # Compared by their names: a label that fit has not seen has no number, but a service may answer it.
         alone = by_name(answers, list(self.services)) == labels.astype(object)[:, None]
         for policy in reversed(self.policies_):
             at = _follow(policy.cuts, self._all(n), known)[0]

@@ -55,7 +55,7 @@ def _has_estimates(self: DeferClassifier) -> bool:
 class DeferClassifier(TrainsNetworks, DeferringClassifier):
     r"""Networks with a score for each class and each expert, trained together with a joint loss.
 
-    The sibling of :class:`~demur.DeferOption` for those who want one of the published surrogates. Networks with K + J
+    Like :class:`~demur.DeferOption`, but trained with one of the published surrogates. Networks with K + J
     scores are trained on classes and on which experts were right; the losses' estimates, averaged over the networks,
     give the expected cost of every action, :math:`1 - \eta_k(x)` or :math:`c_e + P(M_e \ne Y \mid x)`, and the cheapest
     is taken; in a tie an expert is asked.

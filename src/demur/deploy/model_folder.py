@@ -424,7 +424,7 @@ _PARTS = (
     "demur.training.tabular_net.TabularNet",
     "demur.training.jobs.Trained",
 )
-"""What demur's models are made of, beside losses, margin functions and rules, which the registries know."""
+"""What demur's models are made of, beside losses, margin functions and rules, which are in the registries."""
 
 
 def registered_types() -> set[str]:

@@ -50,7 +50,7 @@ _REFUSALS = {
 }
 
 _CLIENT_LEFT = 499
-"""As nginx says for a client that left before the answer."""
+"""The status that nginx logs for a client that closed the connection before the answer."""
 
 
 def create_app(

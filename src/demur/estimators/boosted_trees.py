@@ -137,7 +137,7 @@ def is_installed(library: str) -> bool:
 
 
 _TREES_OF_A_FORECAST = 5
-"""Trees after which their time says how many there will be time for."""
+"""Trees after which the time per tree is used to predict how many can be trained."""
 
 
 class _Watch:

@@ -56,7 +56,7 @@ class ScopeInput(NamedTuple):
 
     @property
     def linear(self) -> Any:
-        """What a linear model tells out-of-scope rows by: n-grams, or else the points."""
+        """The input of the linear model of out-of-scope rows: n-grams, or else the points."""
         return self.points if self.ngrams is None else self.ngrams
 
 
@@ -185,7 +185,7 @@ class Scope:
 
 
 def _learned(inside: Any, outside: Any) -> tuple[NDArray[np.float32], Floats]:
-    """Return a linear model that tells rows in scope from others, and its scores of these rows, out of fold."""
+    """Return a linear model that separates rows in scope from others, and its scores of these rows, out of fold."""
     join = partial(sparse.vstack, format="csr") if sparse.issparse(inside) else np.concatenate
     X, y = join([inside, outside]), np.repeat([1, 0], [inside.shape[0], outside.shape[0]])
     # A penalty of 1 was chosen for rows of n-grams, whose squared length is 2.

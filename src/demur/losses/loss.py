@@ -64,7 +64,7 @@ class Trainable(ABC):
     has_link: ClassVar[bool] = False
     """True if the scores determine class probabilities through :meth:`inverse_link`."""
     kernel: ClassVar[str | None] = None
-    """The name of the loss in the GPU program (``training/fused_kernels.py``), None if it does not know it."""
+    """The name of the loss in the GPU program (``training/fused_kernels.py``), None if the program does not have it."""
 
     def margin_functions(self) -> tuple[MarginFunction, ...]:
         """Return the margin functions that the loss is made of: those among its fields."""
@@ -156,7 +156,7 @@ class Loss(Trainable):
     binary_only: ClassVar[bool] = False
     """True if the loss is defined for two classes only."""
     slope_decides: ClassVar[bool] = False
-    """True if the slope in the rejector at r = 0 tells on which side the minimum is, even if the loss is not convex."""
+    """True if the slope in the rejector at r = 0 shows on which side the minimum is, even if the loss is not convex."""
 
     @property
     @abstractmethod

@@ -262,7 +262,7 @@ def _mean_price(name: str, service: ServiceColumns, data: LabelledTable) -> floa
 
 
 def _notes(said: Objects, whole: Mask, cascade: Cascade) -> list[str]:
-    """Return what a user should know about the calls."""
+    """Return notes about the calls for the user."""
     notes = []
     if not whole.all():
         rows = counted(int((~whole).sum()), "row is", "rows are")

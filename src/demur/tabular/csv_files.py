@@ -537,7 +537,7 @@ def _doubt(name: str, value: str) -> str:
 
 
 def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) -> tuple[bool | None, list[str], str]:
-    """Find the columns with dates such as 31.12.2024, and whether the day comes first: days beyond the 12th tell.
+    """Find the columns with dates such as 31.12.2024, and whether the day comes first, which days beyond the 12th show.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from demur.tabular.table_files import LabelledTable, Source, check_classes, clas
 from demur.tabular.table_model import Reads, TableModel, free_label, model_input
 
 _MOST_ANSWERS = 1000
-"""The most different answers that a model knows by name, to say which are new."""
+"""The largest number of different answers that a model stores, to recognise new ones."""
 
 
 def wrap_estimator(
@@ -342,7 +342,7 @@ def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collecti
 
 
 def _notes_on_answers(data: LabelledTable, said: Counter[str], confidence: str | None) -> list[str]:
-    """Return what a user should know about answers and labels that do not match, and empty cells."""
+    """Return notes for the user: answers and labels that do not match, and empty cells."""
     from demur.estimators.answer_classifier import class_number
 
     numbers, notes = {label: number for number, label in enumerate(data.classes)}, []

@@ -750,7 +750,7 @@ def check_model(name: str) -> str:
 
 
 def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: Ints) -> list[str]:
-    """Return what a user should know about the rows, the experts and the columns."""
+    """Return notes about the rows, the experts and the columns for the user."""
     from demur.estimators.splitting import blocks_of, equal_rows
 
     data, spec, held_out, notes = file.data, file.spec, fitted.held_out, []

@@ -1,4 +1,4 @@
-"""Read a table from a file, a folder, standard input or a stream; the first bytes tell the format."""
+"""Read a table from a file, a folder, standard input or a stream; the format is detected from the first bytes."""
 
 import codecs
 import csv

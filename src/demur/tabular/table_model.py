@@ -184,7 +184,7 @@ class TableModel:
             raise InputError(f"this model cannot decide for another cost: {self.why_cost_fixed}.")
 
     def check_prices(self, prices: Mapping[str, float] | None) -> None:
-        """Refuse prices of unknown experts, and values that are no price."""
+        """Refuse prices of unknown experts, and values that are not prices."""
         if prices and not self.asks_experts:
             raise InputError("this model has no experts, so there are no prices to change: fit it with experts.")
         if prices:

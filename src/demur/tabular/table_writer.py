@@ -37,7 +37,7 @@ class TableWriter:
     Parameters
     ----------
     target : path or "-"
-        The suffix tells the format: ``.csv``, ``.tsv``, ``.parquet`` or ``.arrow``; a text format is compressed by
+        The suffix sets the format: ``.csv``, ``.tsv``, ``.parquet`` or ``.arrow``; a text format is compressed by
         ``.gz``, ``.bz2`` or ``.zst`` after it. ``"-"`` is standard output, as CSV.
     overwrite : bool, default False
         Whether to replace an existing file.
@@ -161,7 +161,7 @@ class TableWriter:
 
 
 def _format_of(path: Path | None) -> tuple[str, str | None]:
-    """Return the format and the compression that a name tells."""
+    """Return the format and the compression of a file name."""
     if path is None or (path.exists() and not path.is_file()):  # standard output, devices and pipes
         return "csv", None
     codec = _CODECS.get(path.suffix.lower())

@@ -1,6 +1,6 @@
 """Which rule makes a loss calibrated? The inverse link, or a threshold, read off the minimisers of the pointwise risk.
 
-Where two distributions with different right decisions share a minimiser, no rule can tell them apart: none exists.
+Where two distributions with different right decisions share a minimiser, no rule can separate them.
 """
 
 from collections.abc import Callable, Iterator

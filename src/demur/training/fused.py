@@ -52,7 +52,7 @@ def can_fuse(job: Job) -> bool:
 
 
 def _kind(loss: Trainable) -> tuple[str, str] | None:
-    """Return the kernel's names for a loss and its margin function, or None if it does not know them."""
+    """Return the kernel's names for a loss and its margin function, or None if it does not have them."""
     name = own_fact(loss, "kernel")
     margins = {own_fact(phi, "kernel") for phi in loss.margin_functions()} or {"log"}  # any name: it is not read
     if name is None or None in margins or len(margins) > 1:
