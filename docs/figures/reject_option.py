@@ -151,7 +151,11 @@ def _draw_costs(axes: Any) -> None:
         linespacing=1.4,
         size=10,
     )
-    axes.set(xlim=(0, 0.5), ylim=(0, 0.225), title="Average cost, with and without a reject option")
+    axes.set(
+        xlim=(0, 0.5),
+        ylim=(0, 0.225),
+        title="Average cost, with and without a reject option",
+    )
     axes.set(
         xlabel="c, the price of declining (a mistake costs 1)",
         ylabel="average cost of a case",

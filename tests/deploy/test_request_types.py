@@ -110,7 +110,7 @@ REFUSED = {
     "missing": (without("open"), "row 1, column 'open': a value is required; give null"),
     "misspelt": ({"row": good()["rows"][0] | {"opne": True}}, "row 1, column 'opne': the model does not know this"),
     "no rows": ({"rows": []}, "'rows': list should have at least 1 item"),
-    "nothing": ({}, "'rows': a value is required"),
+    "nothing": ({}, "'rows': a value is required; send {\"row\": {...}}"),
     "both": ({**good(), "row": good()["rows"][0]}, "'rows': the model does not know this name"),
     "rows of another kind": ({"rows": {}}, "'rows': input should be a valid array"),
     "a row of another kind": ({"rows": [1]}, "row 1: input should be an object"),

@@ -31,8 +31,7 @@ def export(
     target = out or Path(f"{model.resolve().name}.onnx")
     loaded = load(model)
     export_onnx(loaded, target, overwrite=force)
-    size = target.stat().st_size
-    say(f"Wrote {target} ({size / 1e6:.1f} MB)." if size >= 1e6 else f"Wrote {target} ({size / 1e3:.1f} kB).")
+    say(f"Wrote {target} ({target.stat().st_size / 1e3:,.1f} kB).")
     if getattr(loaded, "novelty", None) is not None:
         say("It decides by the rule alone: unlike the model, it does not detect novel rows.")
     if check is None:

@@ -181,7 +181,8 @@ def sentence(error: AnyMapping) -> str:
             place = "the request"
     words = str(error["msg"]).removeprefix("Value error, ").removesuffix(".")
     if error["type"] == "missing":
-        return f"{place}: a value is required; give null where it is not known."
+        advice = 'send {"row": {...}} or {"rows": [...]}' if place == "'rows'" else "give null where it is not known"
+        return f"{place}: a value is required; {advice}."
     if error["type"] == "extra_forbidden":
         return f"{place}: the model does not know this name; see /openapi.json for those that it takes."
     given = error["input"]

@@ -202,10 +202,8 @@ def onnx_model(model: Estimator) -> Any:
     onnx = require("onnx")
     classifier = model.classifier if isinstance(model, TableModel) else model
     if not isinstance(classifier, (RejectClassifier, RejectOption)):
-        raise ExportError(
-            f"only a fitted RejectClassifier, RejectOption or TableModel can be exported, got "
-            f"{type(classifier).__name__}; models that ask experts have no ONNX form."
-        )
+        kind = type(classifier).__name__
+        raise ExportError(f"a {kind} has no ONNX form, like all models that ask experts or services: use demur serve.")
     check_is_fitted(classifier)
     graph, classes, schema = Graph(), class_values(model), schema_of(model)
     _refuse_text_and_scope(classifier, schema)
