@@ -309,6 +309,17 @@ def test_a_percentage_names_its_flag_and_the_fraction(fit, pets, options, words)
     assert fit(pets / "train.csv", *options).complaint == words
 
 
+@pytest.mark.parametrize("options", [("--delta", "0.1"), ("--delta", "0.1", "--cost", "0.2")])
+def test_a_delta_without_a_guarantee_is_refused(fit, pets, options):
+    words = "--delta needs --max-risk or --coverage: give one of them, or leave --delta out."
+    assert fit(pets / "train.csv", *options).complaint == words
+
+
+def test_a_negative_time_budget_is_refused_with_its_flag(fit, pets):
+    refused = fit(pets / "train.csv", "--time-budget", "-1")
+    assert (refused.code, "--time-budget" in refused.errors) == (2, True)
+
+
 def test_predict_names_the_flag_too(demur, pets):
     complaint = demur("predict", pets / "model", pets / "new.csv", "--cost", "20").complaint
     assert complaint == "--cost must be a number of at least 0 and below 1, got 20: did you mean 0.2?"
