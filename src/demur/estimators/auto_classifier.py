@@ -4,7 +4,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -193,6 +193,7 @@ def _checked_codes(array: Floats, mask: Mask) -> Mask:
     return mask
 
 
+@dataclass(eq=False, repr=False)
 class AutoClassifier(ProbabilityClassifier):
     """Train several kinds of model, and blend those that improve the log loss together.
 
@@ -264,28 +265,16 @@ class AutoClassifier(ProbabilityClassifier):
 
     __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
-    def __init__(
-        self,
-        candidates: Sequence[str] | None = None,
-        *,
-        preset: str = "default",
-        time_budget: float | None = 90.0,
-        cv: Any = 5,
-        categorical_features: ArrayLike | None = None,
-        text_features: ArrayLike | None = None,
-        n_jobs: int | None = -1,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.candidates = candidates
-        self.preset = preset
-        self.time_budget = time_budget
-        self.cv = cv
-        self.categorical_features = categorical_features
-        self.text_features = text_features
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    candidates: Sequence[str] | None = None
+    _: KW_ONLY
+    preset: str = "default"
+    time_budget: float | None = 90.0
+    cv: Any = 5
+    categorical_features: ArrayLike | None = None
+    text_features: ArrayLike | None = None
+    n_jobs: int | None = -1
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(
         self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -154,6 +154,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
         return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
 
 
+@dataclass(eq=False, repr=False)
 class RejectOption(AroundAnEstimator, RejectingClassifier):
     """Give any classifier a reject option: calibrated probabilities, and a rule that may decline.
 
@@ -245,34 +246,19 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
 
     __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
-    def __init__(
-        self,
-        estimator: Estimator,
-        *,
-        cost: float = 0.2,
-        rule: Rule | None = None,
-        calibration: Any = "auto",
-        cv: Any = 5,
-        reject_label: Label = None,
-        novelty: float | str | None = "auto",
-        out_of_scope: Label = None,
-        out_of_scope_share: float | None = None,
-        guarantee_share: float | str = "auto",
-        time_budget: float | None = 90.0,
-        random_state: Any = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.cost = cost
-        self.rule = rule
-        self.calibration = calibration
-        self.cv = cv
-        self.reject_label = reject_label
-        self.novelty = novelty
-        self.out_of_scope = out_of_scope
-        self.out_of_scope_share = out_of_scope_share
-        self.guarantee_share = guarantee_share
-        self.time_budget = time_budget
-        self.random_state = random_state
+    estimator: Estimator
+    _: KW_ONLY
+    cost: float = 0.2
+    rule: Rule | None = None
+    calibration: Any = "auto"
+    cv: Any = 5
+    reject_label: Label = None
+    novelty: float | str | None = "auto"
+    out_of_scope: Label = None
+    out_of_scope_share: float | None = None
+    guarantee_share: float | str = "auto"
+    time_budget: float | None = 90.0
+    random_state: Any = 0
 
     def fit(
         self,
