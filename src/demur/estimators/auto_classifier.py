@@ -326,8 +326,8 @@ class AutoClassifier(ProbabilityClassifier):
         of_truth = [one.true_class for one in fitted]
         weights = np.array(mixture_weights(of_truth, weight))
         if encoded.texts is not None:
-            # Of networks a row shows the one that has not seen it. For text their ensemble is much better than that, so
-            # that the models that improve the blend get half of equal shares.
+            # A held-out row is predicted by the one network that was not trained on it, and for text the ensemble is
+            # much better than that: the models that improve the blend get weights halfway to equal ones.
             kept = np.flatnonzero(weights)
             weights[kept] = mixture_weights([of_truth[k] for k in kept], weight, len(rows) / len(kept))
         if self.preset == "fast":

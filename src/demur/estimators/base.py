@@ -576,7 +576,7 @@ def fit_clone(estimator: Estimator, X: Features, y: AnyArray, fit_params: ByName
     except ValueError:
         with suppress(ValueError):
             return CodedLabels(estimator).fit(X, y, **fit_params)
-        raise  # what was wrong at first was not the labels
+        raise  # the error was not about the labels
 
 
 def out_of_fold_proba(

@@ -305,7 +305,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         train, copies = np.arange(len(labels)), None
         if _needs_fit(self.rule):
             share = self._share_for_rule(base, folds, len(labels) // blocks.times, weight)
-            train, aside, _, copies = set_aside(share, labels, blocks)
+            train, aside, copies = set_aside(share, labels, blocks)
         seen = _safe_indexing(X, train)
         own = _check_method_params(X, self._routed(base, groups, fit_params), indices=train)
         scoped = self.out_of_scope is not None or bool(self.out_of_scope_share)

@@ -544,7 +544,7 @@ def _rows_for_rule(
     from demur.estimators.splitting import Partition, blocks_of, set_aside, share_for_rule
 
     if rule is None or not rule.needs_fit:
-        return Partition(np.arange(len(labels)), np.array([], dtype=np.int64), 0)
+        return Partition(np.arange(len(labels)), np.array([], dtype=np.int64))
     blocks = blocks_of(compared, labels, groups)
     if isinstance(share, str):
         share = share_for_rule(rule, len(labels) // blocks.times, frozen=frozen)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -149,7 +150,7 @@ def check_calibration(
     return CalibrationReport(
         describe(made, n_classes, single),
         n_classes,
-        cost if single is None else single,
+        np.asarray(target.cost) if single is None else single,
         verdict=verdict,
         fails=frozenset(search.witnesses),
         witnesses=tuple(search.witnesses.values()),
@@ -243,7 +244,7 @@ def _warn_if_never_answered(subject: ExaminedLoss) -> None:
 
 @dataclass
 class Search:
-    """The search over eta: what was tried, what came of it, and the witnesses that stand."""
+    """The search over eta: its results, and the witnesses found."""
 
     subject: ExaminedLoss
     seed: int

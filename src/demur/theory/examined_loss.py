@@ -1,4 +1,4 @@
-"""What is checked: a registered name, a loss object or a function with its rule, and what trying it shows about it."""
+"""The loss to check: a registered name, a loss object or a function with its rule, and the properties found."""
 
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -78,7 +78,7 @@ def as_loss(
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the values of a loss are: what makes every tolerance independent of its unit and its zero.
+    """Offset and unit of the values of a loss, so that tolerances do not depend on how it is shifted and scaled.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Scale:
                 values = loss.forward(scores, y, cost)
             precision, plain = torch.finfo(values.dtype).eps, values.to(torch.float64)
             low, offset, high = plain.quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)).tolist()
-            # Upwards there may be no end to an exponential of a large multiple of a score; downwards there is.
+            # The exponential of a score has no upper bound, so that the values below the median tell the scale.
             below, spread = 2 * (offset - low), high - low
             unit = min(below, spread) if below > 1e-3 * spread or below > 100 * precision * abs(offset) else spread
             if unit > 100 * precision * abs(offset):
@@ -117,7 +117,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class ExaminedLoss:
-    """A loss with its rule, the target they are held to, and what random scores show about them.
+    """A loss with its rule, the target decisions, and the properties that random scores show.
 
     A property that fails at none of the scores tried is taken to hold.
 
@@ -411,7 +411,7 @@ def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, taken: Tensor) 
 
 
 def _agree(subject: ExaminedLoss, one: Tensor, other: Tensor) -> bool:
-    return bool(((one - other).abs() <= (1e-9 + 100 * subject.scale.noise) * (1 + other.abs())).all())
+    return bool(((one - other).abs() <= subject.tolerance * (1 + other.abs())).all())
 
 
 def _convex(subject: ExaminedLoss, scores: Tensor, y: Tensor, generator: torch.Generator) -> bool:

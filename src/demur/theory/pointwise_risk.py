@@ -21,7 +21,7 @@ STUCK = 1e-7
 STUCK_AT_KINK = 1e-4
 """The same where gradients are sampled around a kink."""
 FAR_OUT = 3e4
-"""Scores beyond this with a slope left say that the risk has no lower bound."""
+"""Where scores exceed this and the slope is not zero, the risk has no lower bound."""
 
 
 def pointwise_risk(loss: Loss, scores: Tensor, eta: Tensor, cost: Hyper) -> Tensor:
@@ -78,7 +78,7 @@ def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper, *, symmetric: 
     tensor([[0.7000, 0.2000, 0.1000]], dtype=torch.float64)
     """
     eta = eta.to(torch.float64)
-    result = torch.zeros(len(eta), loss.n_outputs(eta.shape[-1]), dtype=torch.float64)
+    result = eta.new_zeros(len(eta), loss.n_outputs(eta.shape[-1]))
     each = torch.as_tensor(cost, dtype=torch.float64).expand(len(eta))
     for price in torch.unique(each).tolist():
         rows = (each == price).nonzero()[:, 0]
@@ -167,7 +167,7 @@ class RiskProblem:
         The three are the origin, log eta and half of it: the last two minimise the logarithmic and the exponential
         loss. From the origin a class of probability zero would take many Newton steps on its way to minus infinity.
         """
-        origin = torch.zeros(len(self.eta), self.n_unknowns, dtype=torch.float64)
+        origin = self.eta.new_zeros(len(self.eta), self.n_unknowns)
         n_groups = self.weights.shape[-1]
         if self.n_unknowns < n_groups:
             return [origin]
@@ -285,8 +285,7 @@ def find_minima(subject: ExaminedLoss, eta: Tensor, *, seed: int = 0) -> Minima:
     >>> subject.loss.proba(found.scores).round(decimals=6), found.converged
     (tensor([[0.7000, 0.2000, 0.1000]], dtype=torch.float64), tensor([True]))
     """
-    shape = (len(eta), subject.n_outputs)
-    scores, rival = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
+    scores, rival = eta.new_zeros(2, len(eta), subject.n_outputs)
     converged = torch.zeros(len(eta), dtype=torch.bool)
     for rows, problem in RiskProblem.batches(subject, eta):
         starts = torch.stack(problem.guess()[:1] if subject.convex else _useful_starts(problem, seed))
@@ -392,7 +391,7 @@ def settle(subject: ExaminedLoss, eta: Tensor, candidates: Tensor) -> tuple[Tens
     ends = torch.cat(starts)
     n_starts = len(ends)
     flat, rows = ends.flatten(0, 1), eta.repeat(n_starts, 1)
-    slope = torch.zeros(len(flat), dtype=torch.float64)
+    slope = eta.new_zeros(len(flat))
     if subject.twice:
         problem = RiskProblem(subject, rows)
         flat, slope = problem.descend(problem.risk, flat, max_steps=100, tolerance=0.0)

@@ -204,7 +204,7 @@ def _links(minima: _Minimisers, cost: float) -> Iterator[tuple[Relinked, str]]:
         matrix = torch.linalg.lstsq(log_p.exp(), eta, driver="gelsd").solution.numpy()
         yield Relinked(cost, "affine", matrix), f"{_in_words(matrix)}; then Chow's rule."
         for form, wanted in (("linear", eta), ("sigmoid", torch.logit(eta))):
-            line = torch.stack([scores.reshape(-1), torch.ones(scores.numel(), dtype=torch.float64)], -1)
+            line = torch.stack([scores.reshape(-1), scores.new_ones(scores.numel())], -1)
             a, b = torch.linalg.lstsq(line, wanted.reshape(-1, 1), driver="gelsd").solution[:, 0].tolist()
             text = f"{_rounded(a):.8g} g_k + {_rounded(b):.8g}, g_k the score of class k; then Chow's rule."
             yield (
@@ -230,7 +230,7 @@ def _separable_part(loss: Loss, n_classes: int, cost: float) -> Callable[[Tensor
 
     def part(surprise: Tensor) -> Tensor:
         rest = torch.log(torch.expm1(surprise).clamp(min=1e-300)) - torch.log(torch.tensor(n_outputs - 1.0))
-        scores = torch.zeros(len(surprise), n_outputs, dtype=torch.float64)
+        scores = surprise.new_zeros(len(surprise), n_outputs)
         scores = torch.cat([scores[:, :1], scores[:, 1:] + rest[:, None]], 1)
         values: Tensor = loss.forward(scores, torch.zeros(len(surprise), dtype=torch.long), cost)
         return values.to(torch.float64)

@@ -1,4 +1,4 @@
-"""Class probabilities worth trying: the extremes, the neighbourhood of the boundary, ties, zeros, and chance.
+"""Class probabilities worth trying: the extremes, the neighbourhood of the boundary, ties, zeros, and random ones.
 
 Every function returns float64 tensors of shape (n_rows, n_classes). Unless said otherwise, class 0 is on top.
 """
@@ -152,7 +152,7 @@ def adversarial_eta(subject: ExaminedLoss, cost: float) -> Iterator[Tensor]:
     eta = eta if subject.symmetric else over_all_classes(eta, 8 * subject.n_classes)
     place = torch.nn.functional.one_hot(eta.argmax(-1), subject.n_classes).double().repeat(2, 1)
     rest = (1 - place) * (eta.repeat(2, 1) + 1e-3)  # a class of probability 0 could never grow
-    sign = torch.ones(len(place), 1, dtype=torch.float64)
+    sign = place.new_ones(len(place), 1)
     sign[len(eta) :] = -1
     scores = find_minima(subject, eta).scores.repeat(2, 1)
     for _ in range(ASCENT_STEPS):

@@ -132,7 +132,7 @@ def rejector_slope(subject: ExaminedLoss, eta: Tensor) -> tuple[Tensor, Tensor]:
     >>> rejector_slope(ExaminedLoss.untried(get("apc+exp", beta=1.0), 2, 0.2), eta)[0].round(decimals=6)
     tensor([0.6000], dtype=torch.float64)
     """
-    first, second = torch.empty(2, len(eta), dtype=torch.float64)
+    first, second = eta.new_empty(2, len(eta))
     for rows, problem in RiskProblem.batches(subject, eta):
         unknowns, _ = problem.minimise_without_last()
         r = unknowns[:, -1:].requires_grad_()
@@ -387,7 +387,7 @@ def _order(eta: Tensor, scores: Tensor, *, room: float) -> tuple[Tensor, Tensor]
 
 
 def _can_be_sorted(subject: ExaminedLoss, eta: Tensor, scores: Tensor) -> bool:
-    """Return whether the scores, dealt out in the order of eta, have as small a risk: then they are a minimiser too."""
+    """Return whether the scores, reordered like eta, have as small a risk: then these are a minimiser too."""
     dealt = scores.clone()
     dealt[eta.argsort()] = scores[: len(eta)].sort().values
     before, after = subject.risk(torch.stack([scores, dealt]), eta).tolist()

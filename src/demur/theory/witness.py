@@ -242,7 +242,7 @@ def best_in_region(problem: RiskProblem, constraints: Constraints, start: Tensor
     active = torch.arange(len(start))
     with torch.no_grad():
         multipliers = torch.zeros_like(constraints(problem.scores(start)))
-    violation = torch.full((len(start),), torch.inf, dtype=torch.float64)
+    violation = start.new_full((len(start),), torch.inf)
     stiffness = 100.0
 
     def lagrangian(u: Tensor, rows: Tensor) -> Tensor:
@@ -353,7 +353,7 @@ class _Region:
         points = [known, wide_scores(n_outputs, self.generator), self.minimiser[shuffled]]
         points.append(self.minimiser + sizes * self._noise(n))
         if n_outputs >= subject.n_classes and not subject.convex:
-            around = torch.zeros(n_outputs, dtype=torch.float64)
+            around = torch.zeros_like(self.minimiser)
             around[: subject.n_classes] = self.eta.clamp(min=1e-6).log()
             factor = 10 ** (2 * torch.rand(n, 1, generator=self.generator, dtype=torch.float64) - 1)
             points.append(factor * (around + sizes.clamp(max=2.0) * self._noise(n)))
@@ -409,7 +409,7 @@ class _Region:
 
     def _towards_minimiser(self, points: Tensor) -> Tensor:
         """Move each point straight towards the minimiser as far as its decision stays, by bisection."""
-        near = torch.zeros(len(points), 1, dtype=points.dtype)
+        near = points.new_zeros(len(points), 1)
         far = torch.ones_like(near)
         for _ in range(30):
             middle = (near + far) / 2
