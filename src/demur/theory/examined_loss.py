@@ -94,10 +94,7 @@ class Scale:
 
     @classmethod
     def of(cls, loss: Loss, n_classes: int, cost: float | Tensor) -> "Scale":
-        """Return the median and the spread of a loss at small scores: a loss times 1e9 or plus 1000 is the same.
-
-        At large scores an exponential loss is astronomical, and its minimum is not.
-        """
+        """Return the median and the spread of a loss at scores that are small: an exponential loss grows fast."""
         generator = torch.Generator().manual_seed(0)
         n_points = max(64, 2 * n_classes)
         y = torch.arange(n_points) % n_classes
@@ -128,6 +125,8 @@ class ExaminedLoss:
     scale : Scale
     deadline : Deadline
         When everything that is computed about the loss returns what has been found.
+    seed : int
+        Random seed of every search.
     symmetric : bool
         Renaming the classes renames the scores and changes nothing else; tested with generators of all renamings.
     convex : bool
@@ -150,6 +149,7 @@ class ExaminedLoss:
     target: Target
     scale: Scale
     deadline: Deadline = ENDLESS
+    seed: int = 0
     symmetric: bool = False
     convex: bool = True
     twice: bool = True
@@ -163,6 +163,10 @@ class ExaminedLoss:
     def untried(cls, loss: Loss, n_classes: int, cost: float, *, symmetric: bool = False) -> "ExaminedLoss":
         """Return a loss that is taken to be convex and smooth, without trying it."""
         return cls(loss, chow_target(cost, n_classes), Scale.of(loss, n_classes, cost), symmetric=symmetric)
+
+    def generator(self) -> torch.Generator:
+        """Return a new random generator with the seed."""
+        return torch.Generator().manual_seed(self.seed)
 
     @property
     def n_classes(self) -> int:
@@ -229,7 +233,7 @@ def weigh(each: Tensor, eta: Tensor) -> Tensor:
     return torch.where(eta > 0, eta * each, torch.zeros_like(each)).sum(-1)
 
 
-def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS) -> ExaminedLoss:
+def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: int = 0) -> ExaminedLoss:
     """Check that a loss keeps its contract and find its properties.
 
     Raises
@@ -260,7 +264,7 @@ def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS) -> Exam
     scores = torch.randn(n_points, n_outputs, generator=generator, dtype=torch.float64) * spread
     y = torch.arange(n_points) % n_classes
     _refuse_values(loss, scores, y, target)
-    subject = ExaminedLoss(loss, target, Scale.of(loss, n_classes, target.cost), deadline)
+    subject = ExaminedLoss(loss, target, Scale.of(loss, n_classes, target.cost), deadline, seed)
     twice, stepped = _derivatives(subject, scores, y)
     if single is not None or not loss.has_link:
         _refuse_decisions(loss, scores, target)

@@ -186,7 +186,7 @@ def _acceptance_slope(problem: RiskProblem, scores: Tensor) -> Tensor | None:
 
 
 def extreme_over(
-    function: Callable[[Tensor], Tensor], subject: ExaminedLoss, region: Region, *, seed: int = 0, rounds: int = 2
+    function: Callable[[Tensor], Tensor], subject: ExaminedLoss, region: Region, *, rounds: int = 2
 ) -> tuple[float, Floats]:
     """Return the largest value of a function of eta over a region, and where: structured rows, then local search.
 
@@ -208,7 +208,7 @@ def extreme_over(
     eta = structured_eta(tops[inside], n_classes)
     if not subject.symmetric:
         eta = over_all_classes(eta, limit=max(40 * n_classes, 240))
-    generator = torch.Generator().manual_seed(seed)
+    generator = subject.generator()
     values = function(eta)
     best, at = float(values.max()), eta[values.argmax()]
     for round_number in range(rounds):
