@@ -314,7 +314,7 @@ class AutoClassifier(ProbabilityClassifier):
         # OpenMP threads spin while they wait: two on a core that another process uses can take forty times as long.
         threads = ThreadpoolController().limit(limits=1)
         with bar or nullcontext() as advance, threads, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
+            warnings.filterwarnings("ignore", category=ConvergenceWarning)  # the held-out log loss shows its effect
             progress = advance or (lambda *_: None)
             search = CandidateSearch(Rows(matrix, codes, weight), folds, task, budget, clock, progress, encoded.texts)
             self._blend(search, wanted, encoded)

@@ -216,7 +216,7 @@ def find_kind(values: Floats) -> str:
         return "log-probabilities" if (sums <= 1 + rounding).all() else "logits"
     sums = np.nansum(values, axis=1)
     whole = bool(np.all(np.isnan(values) | (values == np.floor(values))))
-    wrong = np.abs(sums - 1) > rounding  # where few rows are, they are to be named, not taken for something else
+    wrong = np.abs(sums - 1) > rounding  # a few wrong rows are named; they do not change the kind
     if wrong.mean() <= 0.5 or (np.nanmax(values) <= 1 and not (whole and (sums > 1).any())):
         if wrong.mean() > 0.5:
             raise InputError(

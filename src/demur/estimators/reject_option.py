@@ -61,7 +61,7 @@ _AT_ONCE = 1 << 22
 """Largest number of probabilities that a rule is fitted on at once."""
 
 _MOST_OUT_OF_FOLD = 5000
-"""The most out-of-fold rows that tell a guarantee where its threshold is to be expected."""
+"""The most out-of-fold rows from which a guarantee predicts where its threshold will be."""
 
 
 class AroundAnEstimator(FeaturesOfEstimator):

@@ -507,7 +507,7 @@ def _fit_rows(
     values = own.with_texts(codes, data.rows) if given is None else codes
     training = _Training(spec, own, codes, values, data.labels, groups, parts, rule, among)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration shows what came of it
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration corrects for it
         if spec.experts:
             fitted = training.fit_with_experts(spec.experts.answers(data.rows, known, where=data.name))
         else:
