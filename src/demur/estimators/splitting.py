@@ -252,8 +252,8 @@ def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
     --------
     >>> y = np.array([0, 1] * 5)
     >>> parts = set_aside(0.2, y, blocks_of(np.arange(10).reshape(-1, 1), y))
-    >>> len(parts.train), len(parts.aside), parts.equal_rows
-    (8, 2, 0)
+    >>> len(parts.train), len(parts.aside)
+    (8, 2)
     """
     rows = np.arange(len(y))
     if isinstance(share, tuple):
