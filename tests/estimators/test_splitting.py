@@ -338,7 +338,7 @@ def test_a_splitter_cannot_put_copies_on_both_sides():
         assert not np.isin(X[train], X[test]).any()
     parts = set_aside(folds_of(TimeSeriesSplit(3), X, y)[-1], y, blocks_of(X, y))
     assert not np.isin(X[parts.train], X[parts.aside]).any()
-    assert parts.equal_rows == 120
+    assert blocks_of(X, y).equal_rows == 120
     groups = np.repeat(np.arange(4), 50)
     with pytest.raises(ValueError, match="a splitter that takes groups such as GroupKFold"):
         RejectOption(GaussianNB(), cv=KFold(2, shuffle=True, random_state=1)).fit(

@@ -1,7 +1,7 @@
 """Cascades: services with confidences, asked in sequence until the next question is not worth its price."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from itertools import combinations
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -137,6 +137,7 @@ _KnownBy: TypeAlias = Callable[[ServiceSet], _Known]
 Cuts: TypeAlias = dict[ServiceSet, tuple[Floats, Ints]]
 
 
+@dataclass(eq=False, repr=False)
 class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     """Ask services in sequence while the next call is expected to be worth its price, and combine their answers.
 
@@ -189,20 +190,12 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     'expensive'
     """
 
-    def __init__(
-        self,
-        services: Mapping[str, float],
-        *,
-        mistake: float | None = None,
-        budget: float | None = None,
-        human: float | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.services = services
-        self.mistake = mistake
-        self.budget = budget
-        self.human = human
-        self.random_state = random_state
+    services: Mapping[str, float]
+    _: KW_ONLY
+    mistake: float | None = None
+    budget: float | None = None
+    human: float | None = None
+    random_state: int = 0
 
     def fit(self, answers: Any, confidence: Any, y: ArrayLike) -> Self:
         """Learn from rows that every service has answered.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -52,6 +52,7 @@ def _has_estimates(self: DeferClassifier) -> bool:
     return True
 
 
+@dataclass(eq=False, repr=False)
 class DeferClassifier(TrainsNetworks, DeferringClassifier):
     r"""Networks with a score for each class and each expert, trained together with a joint loss.
 
@@ -127,38 +128,21 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
     __metadata_request__predict: ClassVar = {"answers": True}
     __metadata_request__score: ClassVar = {"answers": True}
 
-    def __init__(
-        self,
-        loss: Any = "decoupled",
-        experts: Any = None,
-        *,
-        hidden_units: int | Sequence[int] | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        weight_decay: float | None = None,
-        n_members: int | None = None,
-        validation_fraction: float = 0.2,
-        reject_label: Label = None,
-        standardize: bool = True,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.experts = experts
-        self.hidden_units = hidden_units
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.n_members = n_members
-        self.validation_fraction = validation_fraction
-        self.reject_label = reject_label
-        self.standardize = standardize
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    loss: Any = "decoupled"
+    experts: Any = None
+    _: KW_ONLY
+    hidden_units: int | Sequence[int] | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    n_members: int | None = None
+    validation_fraction: float = 0.2
+    reject_label: Label = None
+    standardize: bool = True
+    device: str = "auto"
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(
         self,

@@ -1,5 +1,6 @@
 """DeferOption: any classifier, with experts that can be asked instead."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,6 +33,7 @@ _BOTH = np.arange(2)
 """The classes of what is learned about an expert: wrong and right."""
 
 
+@dataclass(eq=False, repr=False)
 class DeferOption(AroundAnEstimator, DeferringClassifier):
     r"""Add experts to any classifier: each row goes to the classifier or expert with the least expected cost.
 
@@ -112,24 +114,14 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     __metadata_request__predict: ClassVar = {"answers": True}
     __metadata_request__score: ClassVar = {"answers": True}
 
-    def __init__(
-        self,
-        estimator: Estimator,
-        experts: Any,
-        *,
-        calibration: Any = "temperature",
-        combine: bool = False,
-        cv: Any = 5,
-        reject_label: Label = None,
-        time_budget: float | None = 90.0,
-    ) -> None:
-        self.estimator = estimator
-        self.experts = experts
-        self.calibration = calibration
-        self.combine = combine
-        self.cv = cv
-        self.reject_label = reject_label
-        self.time_budget = time_budget
+    estimator: Estimator
+    experts: Any
+    _: KW_ONLY
+    calibration: Any = "temperature"
+    combine: bool = False
+    cv: Any = 5
+    reject_label: Label = None
+    time_budget: float | None = 90.0
 
     def fit(
         self,

@@ -149,8 +149,8 @@ def check_deferral(
     if joint.stages:
         settings = [replace(settings[0], eta=_peaked(n_classes, top)) for top in _TOPS[1:]]
     deadline, generator = Deadline(seconds), torch.Generator().manual_seed(seed)
-    subjects = [examine(one.loss(), one.target(), deadline=deadline) for one in settings]
-    search = Search(subjects[0], seed)
+    subjects = [examine(one.loss(), one.target(), deadline=deadline, seed=seed) for one in settings]
+    search = Search(subjects[0])
     for setting, search.subject in zip(settings, subjects, strict=True):
         search.run(setting.stages(search.subject, generator))
         if search.witnesses:

@@ -157,7 +157,7 @@ def _note_known(n_rows: int, rows: str, data: str) -> None:
 
 
 def _position(sources: list[ByName], kind: str, digests: dict[int, str]) -> int:
-    """Return the position of the source that a table belongs to: one that it continues or was, or a new one.
+    """Return the position of the source that a table belongs to: one that it extends or repeats, or a new one.
 
     A source keeps the digests of all its versions, so that an earlier version of a table is not counted again.
     """

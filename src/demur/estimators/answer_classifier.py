@@ -1,5 +1,6 @@
 """AnswerClassifier: class probabilities from another model's answer and its one confidence."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ _PRIOR = 4.0
 """The class frequencies count as much as this many mistakes, where an answer's mistakes are divided among classes."""
 
 
+@dataclass(eq=False, repr=False)
 class AnswerClassifier(ProbabilityClassifier):
     """Learn how often another model's answer is right, given the answer and its confidence.
 
@@ -88,8 +90,7 @@ class AnswerClassifier(ProbabilityClassifier):
     kind: ClassVar[str] = "answers"
     reads: ClassVar[str] = "objects"
 
-    def __init__(self, confidence: bool = True) -> None:
-        self.confidence = confidence
+    confidence: bool = True
 
     def fit(self, X: Features, y: ArrayLike) -> Self:
         """Learn from answered rows.

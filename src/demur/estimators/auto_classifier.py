@@ -4,7 +4,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -193,6 +193,7 @@ def _checked_codes(array: Floats, mask: Mask) -> Mask:
     return mask
 
 
+@dataclass(eq=False, repr=False)
 class AutoClassifier(ProbabilityClassifier):
     """Train several kinds of model, and blend those that improve the log loss together.
 
@@ -264,28 +265,16 @@ class AutoClassifier(ProbabilityClassifier):
 
     __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
-    def __init__(
-        self,
-        candidates: Sequence[str] | None = None,
-        *,
-        preset: str = "default",
-        time_budget: float | None = 90.0,
-        cv: Any = 5,
-        categorical_features: ArrayLike | None = None,
-        text_features: ArrayLike | None = None,
-        n_jobs: int | None = -1,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.candidates = candidates
-        self.preset = preset
-        self.time_budget = time_budget
-        self.cv = cv
-        self.categorical_features = categorical_features
-        self.text_features = text_features
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    candidates: Sequence[str] | None = None
+    _: KW_ONLY
+    preset: str = "default"
+    time_budget: float | None = 90.0
+    cv: Any = 5
+    categorical_features: ArrayLike | None = None
+    text_features: ArrayLike | None = None
+    n_jobs: int | None = -1
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(
         self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
@@ -325,7 +314,7 @@ class AutoClassifier(ProbabilityClassifier):
         # OpenMP threads spin while they wait: two on a core that another process uses can take forty times as long.
         threads = ThreadpoolController().limit(limits=1)
         with bar or nullcontext() as advance, threads, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration judges what came of it
+            warnings.filterwarnings("ignore", category=ConvergenceWarning)  # the held-out log loss shows its effect
             progress = advance or (lambda *_: None)
             search = CandidateSearch(Rows(matrix, codes, weight), folds, task, budget, clock, progress, encoded.texts)
             self._blend(search, wanted, encoded)
@@ -337,8 +326,8 @@ class AutoClassifier(ProbabilityClassifier):
         of_truth = [one.true_class for one in fitted]
         weights = np.array(mixture_weights(of_truth, weight))
         if encoded.texts is not None:
-            # Of networks a row shows the one that has not seen it. For text their ensemble is much better than that, so
-            # that the models that improve the blend get half of equal shares.
+            # A held-out row is predicted by the one network that was not trained on it, and for text the ensemble is
+            # much better than that: the models that improve the blend get weights halfway to equal ones.
             kept = np.flatnonzero(weights)
             weights[kept] = mixture_weights([of_truth[k] for k in kept], weight, len(rows) / len(kept))
         if self.preset == "fast":

@@ -522,6 +522,7 @@ class FeaturesOfEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-le
         return np.asarray(self.estimator_.feature_names_in_)
 
 
+@dataclass(eq=False, repr=False)
 class CodedLabels(ClassifierMixin, FeaturesOfEstimator, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     """A classifier that is fitted on class numbers 0, 1, ..., and predicts class names.
 
@@ -540,8 +541,7 @@ class CodedLabels(ClassifierMixin, FeaturesOfEstimator, BaseEstimator):  # type:
         The classes by their names.
     """
 
-    def __init__(self, estimator: Estimator) -> None:
-        self.estimator = estimator
+    estimator: Estimator
 
     def fit(self, X: Features, y: AnyArray, **fit_params: Any) -> Self:
         """Fit the classifier on the numbers of the classes."""
@@ -576,7 +576,7 @@ def fit_clone(estimator: Estimator, X: Features, y: AnyArray, fit_params: ByName
     except ValueError:
         with suppress(ValueError):
             return CodedLabels(estimator).fit(X, y, **fit_params)
-        raise  # what was wrong at first was not the labels
+        raise  # the error was not about the labels
 
 
 def out_of_fold_proba(

@@ -7,7 +7,7 @@ imported only where a model is trained or predicts, so that demur works without 
 import importlib.util
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +24,7 @@ class BoostedTreesError(InputError):
     """A classifier of another library cannot be stored, or its stored model cannot be read."""
 
 
+@dataclass(eq=False, repr=False)
 class BoostedTrees(ProbabilityClassifier):
     """A classifier of CatBoost, LightGBM or XGBoost that can be saved without pickle.
 
@@ -43,12 +44,10 @@ class BoostedTrees(ProbabilityClassifier):
         The trained model in its library's format: LightGBM's text, XGBoost's UBJSON or CatBoost's binary format.
     """
 
-    def __init__(
-        self, library: str = "lightgbm", parameters: ByName | None = None, *, categorical: Sequence[int] | None = None
-    ) -> None:
-        self.library = library
-        self.parameters = parameters
-        self.categorical = categorical
+    library: str = "lightgbm"
+    parameters: ByName | None = None
+    _: KW_ONLY
+    categorical: Sequence[int] | None = None
 
     @classmethod
     def of(cls, estimator: Estimator, library: str) -> Self:

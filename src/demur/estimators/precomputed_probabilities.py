@@ -1,5 +1,6 @@
 """PrecomputedProbabilities: a classifier whose features are another model's numbers for each class."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +33,7 @@ _LEAST_LEFT = 1e-6
 """Least probability that classes without a number share, also where the others sum to 1."""
 
 
+@dataclass(eq=False, repr=False)
 class PrecomputedProbabilities(NothingToFit):
     r"""Turn another model's numbers for each class into probabilities.
 
@@ -67,13 +69,10 @@ class PrecomputedProbabilities(NothingToFit):
 
     reads: ClassVar[str] = "numbers"
 
-    def __init__(
-        self, classes: Any, kind: str = "probabilities", tolerance: float | None = 1e-3, temperature: float = 1.0
-    ) -> None:
-        self.classes = classes
-        self.kind = kind
-        self.tolerance = tolerance
-        self.temperature = temperature
+    classes: Any
+    kind: str = "probabilities"
+    tolerance: float | None = 1e-3
+    temperature: float = 1.0
 
     @property
     def classes_(self) -> AnyArray:
@@ -143,6 +142,7 @@ class PrecomputedProbabilities(NothingToFit):
         return library.where(gaps, library.minimum(left, least), values)
 
 
+@dataclass(eq=False, repr=False)
 class StoredOutputs(NothingToFit):
     """Outputs that are kept elsewhere: the features of a row are its number.
 
@@ -162,9 +162,8 @@ class StoredOutputs(NothingToFit):
 
     reads: ClassVar[str] = "numbers"
 
-    def __init__(self, outputs: PrecomputedProbabilities, rows: Any) -> None:
-        self.outputs = outputs
-        self.rows = rows
+    outputs: PrecomputedProbabilities
+    rows: Any
 
     @property
     def classes_(self) -> AnyArray:
@@ -217,7 +216,7 @@ def find_kind(values: Floats) -> str:
         return "log-probabilities" if (sums <= 1 + rounding).all() else "logits"
     sums = np.nansum(values, axis=1)
     whole = bool(np.all(np.isnan(values) | (values == np.floor(values))))
-    wrong = np.abs(sums - 1) > rounding  # where few rows are, they are to be named, not taken for something else
+    wrong = np.abs(sums - 1) > rounding  # a few wrong rows are named; they do not change the kind
     if wrong.mean() <= 0.5 or (np.nanmax(values) <= 1 and not (whole and (sums > 1).any())):
         if wrong.mean() > 0.5:
             raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -123,6 +123,7 @@ def _has_link(self: RejectClassifier) -> bool:
     return True
 
 
+@dataclass(eq=False, repr=False)
 class RejectClassifier(TrainsNetworks, RejectingClassifier):
     """A classifier that declines to answer where the expected cost of an answer exceeds that of a rejection.
 
@@ -226,57 +227,33 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     True
     """
 
-    fit_cost_: float
-    networks_: FittedNetworks
-    encoding_: TableEncoding | None = None
+    fit_cost_: float = field(init=False)
+    networks_: FittedNetworks = field(init=False)
+    encoding_: TableEncoding | None = field(init=False, default=None)
     __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
-    def __init__(
-        self,
-        loss: str | Loss = "ce",
-        *,
-        cost: float = 0.2,
-        hidden_units: int | Sequence[int] | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        weight_decay: float | Sequence[float] | None = None,
-        validation_fraction: float = 0.2,
-        n_members: int | None = None,
-        calibration: str | None = "auto",
-        class_weight: Any = None,
-        reject_label: Label = None,
-        novelty: float | str | None = "auto",
-        standardize: bool = True,
-        patience: int | None = None,
-        embeddings: PeriodicEmbeddings | None = None,
-        categorical_features: ArrayLike | None = None,
-        module: ModuleFactory | None = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.cost = cost
-        self.hidden_units = hidden_units
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.n_members = n_members
-        self.calibration = calibration
-        self.class_weight = class_weight
-        self.reject_label = reject_label
-        self.novelty = novelty
-        self.standardize = standardize
-        self.patience = patience
-        self.embeddings = embeddings
-        self.categorical_features = categorical_features
-        self.module = module
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    loss: str | Loss = "ce"
+    _: KW_ONLY
+    cost: float = 0.2
+    hidden_units: int | Sequence[int] | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float | Sequence[float] | None = None
+    validation_fraction: float = 0.2
+    n_members: int | None = None
+    calibration: str | None = "auto"
+    class_weight: Any = None
+    reject_label: Label = None
+    novelty: float | str | None = "auto"
+    standardize: bool = True
+    patience: int | None = None
+    embeddings: PeriodicEmbeddings | None = None
+    categorical_features: ArrayLike | None = None
+    module: ModuleFactory | None = None
+    device: str = "auto"
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(
         self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -61,7 +61,7 @@ _AT_ONCE = 1 << 22
 """Largest number of probabilities that a rule is fitted on at once."""
 
 _MOST_OUT_OF_FOLD = 5000
-"""The most out-of-fold rows that tell a guarantee where its threshold is to be expected."""
+"""The most out-of-fold rows from which a guarantee predicts where its threshold will be."""
 
 
 class AroundAnEstimator(FeaturesOfEstimator):
@@ -154,6 +154,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
         return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
 
 
+@dataclass(eq=False, repr=False)
 class RejectOption(AroundAnEstimator, RejectingClassifier):
     """Give any classifier a reject option: calibrated probabilities, and a rule that may decline.
 
@@ -245,34 +246,19 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
 
     __metadata_request__fit: ClassVar = {"groups": True}  # asks for groups where metadata are routed
 
-    def __init__(
-        self,
-        estimator: Estimator,
-        *,
-        cost: float = 0.2,
-        rule: Rule | None = None,
-        calibration: Any = "auto",
-        cv: Any = 5,
-        reject_label: Label = None,
-        novelty: float | str | None = "auto",
-        out_of_scope: Label = None,
-        out_of_scope_share: float | None = None,
-        guarantee_share: float | str = "auto",
-        time_budget: float | None = 90.0,
-        random_state: Any = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.cost = cost
-        self.rule = rule
-        self.calibration = calibration
-        self.cv = cv
-        self.reject_label = reject_label
-        self.novelty = novelty
-        self.out_of_scope = out_of_scope
-        self.out_of_scope_share = out_of_scope_share
-        self.guarantee_share = guarantee_share
-        self.time_budget = time_budget
-        self.random_state = random_state
+    estimator: Estimator
+    _: KW_ONLY
+    cost: float = 0.2
+    rule: Rule | None = None
+    calibration: Any = "auto"
+    cv: Any = 5
+    reject_label: Label = None
+    novelty: float | str | None = "auto"
+    out_of_scope: Label = None
+    out_of_scope_share: float | None = None
+    guarantee_share: float | str = "auto"
+    time_budget: float | None = 90.0
+    random_state: Any = 0
 
     def fit(
         self,
@@ -319,7 +305,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         train, copies = np.arange(len(labels)), None
         if _needs_fit(self.rule):
             share = self._share_for_rule(base, folds, len(labels) // blocks.times, weight)
-            train, aside, _, copies = set_aside(share, labels, blocks)
+            train, aside, copies = set_aside(share, labels, blocks)
         seen = _safe_indexing(X, train)
         own = _check_method_params(X, self._routed(base, groups, fit_params), indices=train)
         scoped = self.out_of_scope is not None or bool(self.out_of_scope_share)

@@ -47,15 +47,12 @@ class Partition(NamedTuple):
     ----------
     train, aside : arrays of int
         Row numbers, in order.
-    equal_rows : int
-        Number of rows with the features of an earlier row.
     copies : array of bool, optional
         Which rows set aside may be copies of others; None where nothing suggests copies.
     """
 
     train: Ints
     aside: Ints
-    equal_rows: int
     copies: Mask | None = None
 
 
@@ -255,8 +252,8 @@ def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
     --------
     >>> y = np.array([0, 1] * 5)
     >>> parts = set_aside(0.2, y, blocks_of(np.arange(10).reshape(-1, 1), y))
-    >>> len(parts.train), len(parts.aside), parts.equal_rows
-    (8, 2, 0)
+    >>> len(parts.train), len(parts.aside)
+    (8, 2)
     """
     rows = np.arange(len(y))
     if isinstance(share, tuple):
@@ -271,7 +268,7 @@ def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
         chosen &= ~np.isin(blocks.of_row, blocks.of_row[lonely])
         train, aside = rows[~chosen], rows[chosen]
     aside = blocks.without_copies(aside)
-    return Partition(train, aside, blocks.equal_rows, blocks.copies(aside, train))
+    return Partition(train, aside, blocks.copies(aside, train))
 
 
 def share_for_rule(rule: Any, n_rows: int, *, frozen: bool = False) -> float:
@@ -316,7 +313,7 @@ def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None
     if not _can_train(y[~chosen]):
         chosen[:] = False
     rows = np.arange(len(y))
-    return Partition(rows[~chosen], blocks.without_copies(rows[chosen]), blocks.equal_rows)
+    return Partition(rows[~chosen], blocks.without_copies(rows[chosen]))
 
 
 def hold_out_latest(
@@ -350,7 +347,7 @@ def hold_out_latest(
     kept = ~chosen & ~np.isin(blocks.of_row, blocks.of_row[chosen])
     if not _can_train(y[kept]) or len(np.unique(y[kept])) < 2:
         kept, chosen = np.ones(len(when), dtype=bool), np.zeros(len(when), dtype=bool)
-    return Partition(np.flatnonzero(kept), blocks.without_copies(np.flatnonzero(chosen)), blocks.equal_rows)
+    return Partition(np.flatnonzero(kept), blocks.without_copies(np.flatnonzero(chosen)))
 
 
 def _can_train(y: AnyArray) -> bool:

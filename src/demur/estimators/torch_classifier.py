@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from typing import Any
 
@@ -58,6 +59,7 @@ class TrainedNetwork(NothingToFit):
         raise NotImplementedError
 
 
+@dataclass(eq=False, repr=False)
 class TorchClassifier(TrainedNetwork):
     """A trained torch module as a scikit-learn classifier.
 
@@ -95,14 +97,12 @@ class TorchClassifier(TrainedNetwork):
     (1, 3)
     """
 
-    def __init__(
-        self, module: nn.Module, classes: Any, *, loss: str | Loss = "ce", batch_size: int = 256, dtype: str = "float32"
-    ) -> None:
-        self.module = module
-        self.classes = classes
-        self.loss = loss
-        self.batch_size = batch_size
-        self.dtype = dtype
+    module: nn.Module
+    classes: Any
+    _: KW_ONLY
+    loss: str | Loss = "ce"
+    batch_size: int = 256
+    dtype: str = "float32"
 
     def proba_of(self, rows: Tensor) -> Tensor:
         """Return the probabilities of a batch, in double precision and in the order of ``classes_``."""
@@ -142,6 +142,7 @@ class TorchClassifier(TrainedNetwork):
         return found
 
 
+@dataclass(eq=False, repr=False)
 class OnnxNetwork(TrainedNetwork):
     """A network as an ONNX graph from rows to class probabilities, which ONNX Runtime computes.
 
@@ -155,11 +156,10 @@ class OnnxNetwork(TrainedNetwork):
         As of the :class:`TorchClassifier`; the classes are sorted.
     """
 
-    def __init__(self, content: NDArray[np.uint8], classes: Any, batch_size: int = 256, dtype: str = "float32") -> None:
-        self.content = content
-        self.classes = classes
-        self.batch_size = batch_size
-        self.dtype = dtype
+    content: NDArray[np.uint8]
+    classes: Any
+    batch_size: int = 256
+    dtype: str = "float32"
 
     def _proba(self, rows: AnyArray) -> AnyArray:
         session = self._session()

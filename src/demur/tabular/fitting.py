@@ -507,7 +507,7 @@ def _fit_rows(
     values = own.with_texts(codes, data.rows) if given is None else codes
     training = _Training(spec, own, codes, values, data.labels, groups, parts, rule, among)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration shows what came of it
+        warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration corrects for it
         if spec.experts:
             fitted = training.fit_with_experts(spec.experts.answers(data.rows, known, where=data.name))
         else:
@@ -544,7 +544,7 @@ def _rows_for_rule(
     from demur.estimators.splitting import Partition, blocks_of, set_aside, share_for_rule
 
     if rule is None or not rule.needs_fit:
-        return Partition(np.arange(len(labels)), np.array([], dtype=np.int64), 0)
+        return Partition(np.arange(len(labels)), np.array([], dtype=np.int64))
     blocks = blocks_of(compared, labels, groups)
     if isinstance(share, str):
         share = share_for_rule(rule, len(labels) // blocks.times, frozen=frozen)

@@ -1,4 +1,4 @@
-"""The target of all losses: the decision of least expected cost, its risk, and what is refused (Section 2.1)."""
+"""The target of all losses: the decision of least expected cost and its risk (Section 2.1); checks of the input."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -128,16 +129,17 @@ def check_calibration(
     single = target.single
     made = as_loss(loss, n_classes, single, rule=rule, outputs=outputs)
     certificate = certify(made, n_classes, single)
-    subject = examine(made, target, deadline=Deadline(seconds if certificate is None else min(seconds, PROVED_SECONDS)))
+    deadline = Deadline(seconds if certificate is None else min(seconds, PROVED_SECONDS))
+    subject = examine(made, target, deadline=deadline, seed=seed)
     _warn_if_never_answered(subject)
-    slopes, why_not = _by_theorem_four(subject, seed)
-    stages = _stages(subject, seed)
+    slopes, why_not = _by_theorem_four(subject)
+    stages = _stages(subject)
     if certificate is not None:
         first = next(stages)
         stages = iter([first[:: max(1, len(first) // SAMPLE)]])
     elif single is not None and subject.twice and made.smooth:
         stages = chain(stages, adversarial_eta(subject, single))
-    search = Search(subject, seed)
+    search = Search(subject)
     if not search.refute_constant():
         search.run(stages)
     verdict = search.verdict
@@ -149,7 +151,7 @@ def check_calibration(
     return CalibrationReport(
         describe(made, n_classes, single),
         n_classes,
-        cost if single is None else single,
+        np.asarray(target.cost) if single is None else single,
         verdict=verdict,
         fails=frozenset(search.witnesses),
         witnesses=tuple(search.witnesses.values()),
@@ -243,10 +245,9 @@ def _warn_if_never_answered(subject: ExaminedLoss) -> None:
 
 @dataclass
 class Search:
-    """The search over eta: what was tried, what came of it, and the witnesses that stand."""
+    """The search over eta: its results, and the witnesses found."""
 
     subject: ExaminedLoss
-    seed: int
     witnesses: dict[str, Witness] = field(default_factory=dict)
     found: SearchFindings = field(default_factory=SearchFindings)
     pool: list[Tensor] = field(default_factory=list)
@@ -272,7 +273,7 @@ class Search:
     def refute_constant(self) -> bool:
         """Refute a loss that is the same for all scores: a wrong decision is then as good as the right one."""
         subject, target = self.subject, self.subject.target
-        scores = wide_scores(subject.n_outputs, torch.Generator().manual_seed(self.seed))
+        scores = wide_scores(subject.n_outputs, subject.generator())
         each = subject.each_value(scores)
         if bool((each != each[0]).any()):
             return False
@@ -297,7 +298,7 @@ class Search:
 
     def _stage(self, eta: Tensor) -> None:
         subject = self.subject
-        found = find_minima(subject, eta, seed=self.seed)
+        found = find_minima(subject, eta)
         self.pool.append(found.scores[found.risk.isfinite()])
         scores, risk = found.scores.clone(), found.risk.clone()
         if not subject.convex:
@@ -358,7 +359,7 @@ class Search:
             if kind in self.witnesses or failures >= 5 or n_verified >= 30 or subject.deadline.passed:
                 continue
             n_verified += 1
-            witness, right = verify(subject, eta[row], scores[row], self._known(600), seed=self.seed)
+            witness, right = verify(subject, eta[row], scores[row], self._known(600))
             if subject.deadline.passed:  # it was cut short, so that its best right scores may not be the best
                 continue
             if witness is not None and self._counts(witness, int(best[row])):
@@ -394,7 +395,7 @@ class Search:
         as_low = subject.risk(found.rival, eta) <= risk + subject.tolerance
         torn = (subject.is_wrong(found.rival, eta) != wrong) & as_low
         clear = ((subject.target.clearance(eta) >= NEAR) & ~wrong & ~torn).nonzero()[:, 0]
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = subject.generator()
         known = self._known(200)
         each_known = subject.each_value(known)
         n_tried = min(40, max(4, 6_000_000 // (60 * subject.n_classes * subject.n_outputs)))
@@ -409,9 +410,9 @@ class Search:
         return torn & ~wrong
 
 
-def _stages(subject: ExaminedLoss, seed: int) -> Iterator[Tensor]:
+def _stages(subject: ExaminedLoss) -> Iterator[Tensor]:
     """Yield the eta to try: first the extreme ones, so that every kind of failure has its chance, then random ones."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = subject.generator()
     n_classes, target = subject.n_classes, subject.target
     slow = not subject.loss.smooth or not subject.twice
     if target.single is None:
@@ -431,7 +432,7 @@ def _stages(subject: ExaminedLoss, seed: int) -> Iterator[Tensor]:
     yield random_eta(target, n_pairs, generator)[:: 3 if slow else 1]
 
 
-def _by_theorem_four(subject: ExaminedLoss, seed: int) -> tuple[TheoremFour | None, str | None]:
+def _by_theorem_four(subject: ExaminedLoss) -> tuple[TheoremFour | None, str | None]:
     loss, cost = subject.loss, subject.target.single
     if cost is None:
         return None, "the theorem is about one price of rejecting"
@@ -443,7 +444,7 @@ def _by_theorem_four(subject: ExaminedLoss, seed: int) -> tuple[TheoremFour | No
         return None, f"{loss.name} is not continuously differentiable, which the theorem assumes"
     if not subject.convex and not loss.slope_decides:
         return None, f"{loss.name} is not convex, so that its slope at r = 0 does not tell where its minimum is"
-    found = theorem_four(subject, seed=seed)
+    found = theorem_four(subject)
     return (None, "the time was up") if subject.deadline.passed else (found, None)
 
 

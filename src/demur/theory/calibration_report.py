@@ -13,8 +13,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from demur.array_types import ByName, Floats
 from demur.errors import InputError
-from demur.rules import CostMatrix
-from demur.theory.bayes import CostLike
 from demur.theory.excess_bounds import ExcessRiskBound
 from demur.theory.theorem_four import TheoremFour
 from demur.theory.witness import Witness
@@ -123,8 +121,8 @@ class CalibrationReport:
     ----------
     loss : str
     n_classes : int
-    cost : float, array or CostMatrix
-        The cost as given.
+    cost : float or array
+        The price of every rejection, the prices by class, or the matrix of all costs.
     verdict : str
         "calibrated", "refuted" or "inconclusive".
     fails : frozenset of str
@@ -150,14 +148,14 @@ class CalibrationReport:
     convex : bool
         Whether the loss looked convex.
     stepped : bool
-        Whether it is a staircase, which cannot be minimised by descending.
+        Whether the loss is piecewise constant, so that its gradients do not lead to a minimum.
     subject : ExaminedLoss
         The loss itself.
     """
 
     loss: str
     n_classes: int
-    cost: CostLike
+    cost: float | Floats
     verdict: str
     fails: frozenset[str]
     witnesses: tuple[Witness, ...]
@@ -344,15 +342,14 @@ class CalibrationReport:
         return cast(ByName, found)
 
     def _costs(self) -> str:
-        costs = _costs_of(self.cost)
-        if np.ndim(costs) == 0:
-            return f"c = {float(costs):g}"
-        if np.ndim(costs) == 1:
-            return f"rejection costs ({', '.join(f'{c:g}' for c in np.asarray(costs))})"
+        if isinstance(self.cost, float):
+            return f"c = {self.cost:g}"
+        if self.cost.ndim == 1:
+            return f"rejection costs ({', '.join(f'{c:g}' for c in self.cost)})"
         return "the costs of the matrix"
 
     def _rule(self) -> str:
-        return "Chow's rule" if np.ndim(_costs_of(self.cost)) == 0 else "the least cost"
+        return "Chow's rule" if isinstance(self.cost, float) else "the least cost"
 
     def _by_definition(self) -> list[str]:
         found = self.search
@@ -521,18 +518,12 @@ def describe_eta(eta: Floats) -> str:
     return "(" + ", ".join(v if n == 1 else f"{n} x {v}" for v, n in counts.items()) + ")"
 
 
-def _costs_of(cost: CostLike) -> Any:
-    return cost.costs if isinstance(cost, CostMatrix) else cost
-
-
 def _zero(value: float, theorem: TheoremFour) -> str:
     return "0" if abs(value) <= theorem.tolerance else f"{value:.4g}"
 
 
 def _plain(value: Any) -> Any:
     """Return what JSON can write: lists for arrays and sets, fields for records, None for an infinity."""
-    if isinstance(value, CostMatrix):
-        return np.asarray(value.costs).tolist()
     if is_dataclass(value):
         value = vars(value)
     if isinstance(value, dict):

@@ -16,7 +16,7 @@ Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Takes points (m, d) and the numbers of their rows (m,); returns one value per row, none depending on another's."""
 
 LONGEST_STEP = 20.0
-"""No score moves further than this in one step, beyond what it has moved already."""
+"""Largest change of a score in one step, in addition to the size of the largest score."""
 
 
 class Deadline:
@@ -49,7 +49,7 @@ ENDLESS = Deadline(float("inf"))
 def minimise_rows(
     objective: Objective,
     start: Tensor,
-    rows: Tensor | None = None,
+    rows: Tensor,
     *,
     max_steps: int = 300,
     tolerance: float = 1e-12,
@@ -65,8 +65,8 @@ def minimise_rows(
     objective : callable
         See :data:`Objective`.
     start : tensor of shape (n_rows, n_unknowns), float64
-    rows : integer tensor of shape (n_rows,), optional
-        The numbers of the rows that the objective is given; 0, 1, ... by default.
+    rows : integer tensor of shape (n_rows,)
+        The numbers of the rows that the objective is given.
     max_steps : int
     tolerance : float
         For the largest component of the gradient, relative to the value where that exceeds 1.
@@ -84,18 +84,17 @@ def minimise_rows(
     Examples
     --------
     >>> targets = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
-    >>> points, slope = minimise_rows(lambda u, rows: torch.cosh(u - targets[rows]).sum(-1), torch.zeros_like(targets))
+    >>> distance = lambda u, rows: torch.cosh(u - targets[rows]).sum(-1)
+    >>> points, slope = minimise_rows(distance, torch.zeros_like(targets), torch.arange(2))
     >>> bool(torch.allclose(points, targets)), bool((slope < 1e-12).all())
     (True, True)
     """
     points = start.detach().clone()
     n_rows, n_unknowns = points.shape
-    names = torch.arange(n_rows) if rows is None else rows
-    slope = torch.full((n_rows,), torch.inf, dtype=points.dtype)
-    damping = torch.full((n_rows,), 1e-4, dtype=points.dtype)
+    slope, damping = points.new_full((n_rows,), torch.inf), points.new_full((n_rows,), 1e-4)
     identity = torch.eye(n_unknowns, dtype=points.dtype)
     active = torch.arange(n_rows)
-    value, gradient, curvature = second_order(objective, points, names)
+    value, gradient, curvature = second_order(objective, points, rows)
     for _ in range(max_steps):
         # The slope must be finite even where the value is not.
         slope[active] = gradient.abs().amax(-1) / value.abs().clamp(1.0, 1e4)
@@ -107,7 +106,7 @@ def minimise_rows(
         step = _damped_step(gradient, curvature, damping[active], identity)
         reach = LONGEST_STEP + points[active].abs().amax(-1, keepdim=True)
         step = step * (reach / step.abs().amax(-1, keepdim=True).clamp(min=1e-300)).clamp(max=1.0)
-        new_value, new_gradient, new_curvature = second_order(objective, points[active] - step, names[active])
+        new_value, new_gradient, new_curvature = second_order(objective, points[active] - step, rows[active])
         doubt = noise * (1 + value.abs())
         calmer = new_gradient.abs().amax(-1) < gradient.abs().amax(-1)
         better = (new_value < value - doubt) | ((new_value <= value + doubt) & calmer)
@@ -149,7 +148,7 @@ def second_order(objective: Objective, points: Tensor, rows: Tensor) -> tuple[Te
     free = points.detach().repeat(n, 1).requires_grad_()
     value = objective(free, rows.repeat(n))
     (gradient,) = torch.autograd.grad(value.sum(), free, create_graph=True, materialize_grads=True)
-    curvature = torch.zeros(n_rows, n, n, dtype=points.dtype)
+    curvature = points.new_zeros(n_rows, n, n)
     if gradient.requires_grad:
         # Copy i of every row is differentiated for the i-th component of its gradient.
         own = gradient.view(n, n_rows, n).diagonal(dim1=0, dim2=2)
@@ -200,8 +199,8 @@ def minimise_kinked_rows(
     generator = torch.Generator().manual_seed(seed)
     points = start.detach().clone()
     n_rows, d = points.shape
-    radius = torch.full((n_rows,), 0.5, dtype=torch.float64)
-    slope = torch.full((n_rows,), torch.inf, dtype=torch.float64)
+    radius = points.new_full((n_rows,), 0.5)
+    slope = points.new_full((n_rows,), torch.inf)
     reach = torch.tensor([30.0, 10.0, 3.0, 1.0, 0.3, 0.1], dtype=torch.float64)
     names = torch.arange(n_rows) if rows is None else rows
     with torch.no_grad():
@@ -236,14 +235,14 @@ def minimise_kinked_rows(
     return points, slope
 
 
-def _shortest_in_hull(vectors: Tensor, steps: int = 60) -> Tensor:
+def _shortest_in_hull(vectors: Tensor) -> Tensor:
     """Return the shortest vector in the convex hull of each row's vectors (n_rows, m, d), by projected gradients."""
     n_rows, m, _ = vectors.shape
     gram = vectors @ vectors.transpose(-1, -2)
     rate = 1 / gram.diagonal(dim1=-2, dim2=-1).sum(-1).clamp(min=1e-300)
-    weights = torch.full((n_rows, m), 1 / m, dtype=vectors.dtype)
+    weights = vectors.new_full((n_rows, m), 1 / m)
     ahead, momentum = weights, 1.0
-    for _ in range(steps):
+    for _ in range(60):
         new = _onto_simplex(ahead - rate[:, None] * (gram @ ahead.unsqueeze(-1))[..., 0])
         following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
         ahead = new + (momentum - 1) / following * (new - weights)
@@ -263,9 +262,6 @@ def minimise_convex_kinks(
     weights: Tensor,
     n_unknowns: int,
     *,
-    bound: float = 4.0,
-    max_cuts: int = 60,
-    tolerance: float = 1e-10,
     deadline: Deadline = ENDLESS,
 ) -> tuple[Tensor, float]:
     """Minimise sum_i w_i L_i(u), each L_i convex, by cutting planes in a box that grows while that lowers the risk.
@@ -279,10 +275,6 @@ def minimise_convex_kinks(
         Takes one copy of the unknowns per term, (n_terms, n_unknowns), and returns term i at copy i, (n_terms,).
     weights : tensor of shape (n_terms,)
     n_unknowns : int
-    bound : float
-        Half the width of the first box.
-    max_cuts : int
-    tolerance : float
     deadline : Deadline
         When to return the point reached so far.
 
@@ -315,11 +307,11 @@ def minimise_convex_kinks(
         """Return the best point in the box, its risk, and how far that may be above the least risk in the box."""
         box = [(-bound, bound)] * n_unknowns + [(None, None)] * len(weights)
         best, upper, lower = point, np.inf, -np.inf
-        for _ in range(max_cuts):
+        for _ in range(60):
             risk = cut(point)
             if risk < upper:
                 best, upper = point, risk
-            if upper - lower <= tolerance * (1 + abs(upper)):
+            if upper - lower <= 1e-10 * (1 + abs(upper)):
                 break
             if deadline.passed or not np.isfinite(limits[-1]).all():
                 return best, upper, np.inf
@@ -329,7 +321,8 @@ def minimise_convex_kinks(
             point, lower = torch.from_numpy(found.x[:n_unknowns].copy()), float(found.fun)
         return best, upper, max(upper - lower, 0.0)
 
-    point, risk, gap = descend(torch.zeros(n_unknowns, dtype=torch.float64), bound)
+    bound = 4.0
+    point, risk, gap = descend(weights.new_zeros(n_unknowns), bound)
     while bool((point.abs() >= bound * (1 - 1e-9)).any()):
         if bound >= 1e4:
             return point, np.inf

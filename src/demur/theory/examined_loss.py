@@ -1,4 +1,4 @@
-"""What is checked: a registered name, a loss object or a function with its rule, and what trying it shows about it."""
+"""The loss to check: a registered name, a loss object or a function with its rule, and the properties found."""
 
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -78,7 +78,7 @@ def as_loss(
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the values of a loss are: what makes every tolerance independent of its unit and its zero.
+    """Offset and unit of the values of a loss, so that tolerances do not depend on how it is shifted and scaled.
 
     Parameters
     ----------
@@ -94,10 +94,7 @@ class Scale:
 
     @classmethod
     def of(cls, loss: Loss, n_classes: int, cost: float | Tensor) -> "Scale":
-        """Return the median and the spread of a loss at small scores: a loss times 1e9 or plus 1000 is the same.
-
-        At large scores an exponential loss is astronomical, and its minimum is not.
-        """
+        """Return the median and the spread of a loss at scores that are small: an exponential loss grows fast."""
         generator = torch.Generator().manual_seed(0)
         n_points = max(64, 2 * n_classes)
         y = torch.arange(n_points) % n_classes
@@ -107,7 +104,7 @@ class Scale:
                 values = loss.forward(scores, y, cost)
             precision, plain = torch.finfo(values.dtype).eps, values.to(torch.float64)
             low, offset, high = plain.quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)).tolist()
-            # Upwards there may be no end to an exponential of a large multiple of a score; downwards there is.
+            # The exponential of a score has no upper bound, so that the values below the median tell the scale.
             below, spread = 2 * (offset - low), high - low
             unit = min(below, spread) if below > 1e-3 * spread or below > 100 * precision * abs(offset) else spread
             if unit > 100 * precision * abs(offset):
@@ -117,7 +114,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class ExaminedLoss:
-    """A loss with its rule, the target they are held to, and what random scores show about them.
+    """A loss with its rule, the target decisions, and the properties that random scores show.
 
     A property that fails at none of the scores tried is taken to hold.
 
@@ -128,6 +125,8 @@ class ExaminedLoss:
     scale : Scale
     deadline : Deadline
         When everything that is computed about the loss returns what has been found.
+    seed : int
+        Random seed of every search.
     symmetric : bool
         Renaming the classes renames the scores and changes nothing else; tested with generators of all renamings.
     convex : bool
@@ -150,6 +149,7 @@ class ExaminedLoss:
     target: Target
     scale: Scale
     deadline: Deadline = ENDLESS
+    seed: int = 0
     symmetric: bool = False
     convex: bool = True
     twice: bool = True
@@ -163,6 +163,10 @@ class ExaminedLoss:
     def untried(cls, loss: Loss, n_classes: int, cost: float, *, symmetric: bool = False) -> "ExaminedLoss":
         """Return a loss that is taken to be convex and smooth, without trying it."""
         return cls(loss, chow_target(cost, n_classes), Scale.of(loss, n_classes, cost), symmetric=symmetric)
+
+    def generator(self) -> torch.Generator:
+        """Return a new random generator with the seed."""
+        return torch.Generator().manual_seed(self.seed)
 
     @property
     def n_classes(self) -> int:
@@ -229,7 +233,7 @@ def weigh(each: Tensor, eta: Tensor) -> Tensor:
     return torch.where(eta > 0, eta * each, torch.zeros_like(each)).sum(-1)
 
 
-def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS) -> ExaminedLoss:
+def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: int = 0) -> ExaminedLoss:
     """Check that a loss keeps its contract and find its properties.
 
     Raises
@@ -260,7 +264,7 @@ def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS) -> Exam
     scores = torch.randn(n_points, n_outputs, generator=generator, dtype=torch.float64) * spread
     y = torch.arange(n_points) % n_classes
     _refuse_values(loss, scores, y, target)
-    subject = ExaminedLoss(loss, target, Scale.of(loss, n_classes, target.cost), deadline)
+    subject = ExaminedLoss(loss, target, Scale.of(loss, n_classes, target.cost), deadline, seed)
     twice, stepped = _derivatives(subject, scores, y)
     if single is not None or not loss.has_link:
         _refuse_decisions(loss, scores, target)
@@ -411,7 +415,7 @@ def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, taken: Tensor) 
 
 
 def _agree(subject: ExaminedLoss, one: Tensor, other: Tensor) -> bool:
-    return bool(((one - other).abs() <= (1e-9 + 100 * subject.scale.noise) * (1 + other.abs())).all())
+    return bool(((one - other).abs() <= subject.tolerance * (1 + other.abs())).all())
 
 
 def _convex(subject: ExaminedLoss, scores: Tensor, y: Tensor, generator: torch.Generator) -> bool:

@@ -129,11 +129,7 @@ class LowerCurve:
 
     def inverse(self, value: float) -> float:
         """Return the largest z at which the curve is at most ``value``, never more than 1."""
-        if self.values[-1] <= value:
-            return 1.0
-        after = int(np.argmax(self.values > value))
-        x0, x1, y0, y1 = *self.nodes[after - 1 : after + 1], *self.values[after - 1 : after + 1]
-        return float(x0 + (value - y0) / (y1 - y0) * (x1 - x0))
+        return 1.0 if value >= self.values[-1] else float(np.interp(value, self.values, self.nodes))
 
 
 def least_of(pieces: list[Piece], z: Floats) -> Floats:

@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from demur.losses import Loss
-from demur.losses.registry import RuleFunction, RuleName
 from demur.theory.bayes import NoBoundError, as_target
 from demur.theory.calibration_check import describe
 from demur.theory.calibration_function import CalibrationFunction, calibration_function
@@ -19,14 +18,7 @@ from demur.theory.pointwise_risk import find_minima
 GREY = "#666666"
 
 
-def draw_check(
-    loss: LossLike,
-    n_classes: int,
-    cost: float,
-    *,
-    rule: RuleName | RuleFunction | None = None,
-    outputs: int | None = None,
-) -> Figure:
+def draw_check(loss: LossLike, n_classes: int, cost: float, *, outputs: int | None = None) -> Figure:
     """Draw what the minimiser decides on two extreme lines through the simplex, and the calibration function.
 
     Parameters
@@ -34,7 +26,7 @@ def draw_check(
     loss : str, Loss or callable
     n_classes : int
     cost : float
-    rule, outputs : optional
+    outputs : int, optional
         As for :func:`demur.theory.check_calibration`.
 
     Examples
@@ -42,7 +34,7 @@ def draw_check(
     >>> len(draw_check("mh", 2, 0.2).axes)  # a loss with kinks has no second picture
     1
     """
-    subject = as_loss(loss, n_classes, cost, rule=rule, outputs=outputs)
+    subject = as_loss(loss, n_classes, cost, outputs=outputs)
     try:
         xi = calibration_function(subject, n_classes, cost)
     except NoBoundError:
@@ -63,7 +55,7 @@ def _draw_decisions(axis: Axes, loss: Loss, n_classes: int, cost: float) -> None
     subject = examine(loss, as_target(cost, n_classes), deadline=Deadline(60))
     shapes = [("rest spread evenly", "-", n_classes - 1), ("rest on one class", "--", 1)]
     for label, style, m in shapes[: min(n_classes - 1, 2)]:
-        eta = torch.zeros(len(top), n_classes, dtype=torch.float64)
+        eta = top.new_zeros(len(top), n_classes)
         eta[:, 0], eta[:, 1 : m + 1] = top, ((1 - top) / m)[:, None]
         eta = eta[top > eta[:, 1] + 1e-6]
         found = find_minima(subject, eta)

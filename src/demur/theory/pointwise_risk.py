@@ -21,7 +21,7 @@ STUCK = 1e-7
 STUCK_AT_KINK = 1e-4
 """The same where gradients are sampled around a kink."""
 FAR_OUT = 3e4
-"""Scores beyond this with a slope left say that the risk has no lower bound."""
+"""Where scores exceed this and the slope is not zero, the risk has no lower bound."""
 
 
 def pointwise_risk(loss: Loss, scores: Tensor, eta: Tensor, cost: Hyper) -> Tensor:
@@ -78,7 +78,7 @@ def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper, *, symmetric: 
     tensor([[0.7000, 0.2000, 0.1000]], dtype=torch.float64)
     """
     eta = eta.to(torch.float64)
-    result = torch.zeros(len(eta), loss.n_outputs(eta.shape[-1]), dtype=torch.float64)
+    result = eta.new_zeros(len(eta), loss.n_outputs(eta.shape[-1]))
     each = torch.as_tensor(cost, dtype=torch.float64).expand(len(eta))
     for price in torch.unique(each).tolist():
         rows = (each == price).nonzero()[:, 0]
@@ -167,7 +167,7 @@ class RiskProblem:
         The three are the origin, log eta and half of it: the last two minimise the logarithmic and the exponential
         loss. From the origin a class of probability zero would take many Newton steps on its way to minus infinity.
         """
-        origin = torch.zeros(len(self.eta), self.n_unknowns, dtype=torch.float64)
+        origin = self.eta.new_zeros(len(self.eta), self.n_unknowns)
         n_groups = self.weights.shape[-1]
         if self.n_unknowns < n_groups:
             return [origin]
@@ -217,12 +217,18 @@ class RiskProblem:
         return torch.cat([points for points, _ in parts]), torch.cat([slope for _, slope in parts])
 
     def descend_kinks(
-        self, start: Tensor, rows: Tensor | None = None, *, max_steps: int = 140, seed: int = 0
+        self, start: Tensor, rows: Tensor | None = None, *, max_steps: int = 140
     ) -> tuple[Tensor, Tensor]:
         """Minimise the risk by sampled gradients: the points, and the slope that is left."""
         subject = self.subject
         return minimise_kinked_rows(
-            self.risk, start, rows, max_steps=max_steps, noise=subject.scale.noise, seed=seed, deadline=subject.deadline
+            self.risk,
+            start,
+            rows,
+            max_steps=max_steps,
+            noise=subject.scale.noise,
+            seed=subject.seed,
+            deadline=subject.deadline,
         )
 
     def cut_planes(self, row: int) -> tuple[Tensor, float]:
@@ -263,7 +269,7 @@ class Minima:
     rival: Tensor
 
 
-def find_minima(subject: ExaminedLoss, eta: Tensor, *, seed: int = 0) -> Minima:
+def find_minima(subject: ExaminedLoss, eta: Tensor) -> Minima:
     """Minimise the pointwise risk at each eta; rows left at the deadline stay open.
 
     Newton's method from one start for a convex loss, from many for others, single large scores among them, because the
@@ -273,7 +279,6 @@ def find_minima(subject: ExaminedLoss, eta: Tensor, *, seed: int = 0) -> Minima:
     ----------
     subject : ExaminedLoss
     eta : tensor of shape (n_rows, n_classes)
-    seed : int
 
     Examples
     --------
@@ -285,29 +290,26 @@ def find_minima(subject: ExaminedLoss, eta: Tensor, *, seed: int = 0) -> Minima:
     >>> subject.loss.proba(found.scores).round(decimals=6), found.converged
     (tensor([[0.7000, 0.2000, 0.1000]], dtype=torch.float64), tensor([True]))
     """
-    shape = (len(eta), subject.n_outputs)
-    scores, rival = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
+    scores, rival = eta.new_zeros(2, len(eta), subject.n_outputs)
     converged = torch.zeros(len(eta), dtype=torch.bool)
     for rows, problem in RiskProblem.batches(subject, eta):
-        starts = torch.stack(problem.guess()[:1] if subject.convex else _useful_starts(problem, seed))
-        best, slope, ends = _descend_all(problem, starts, torch.arange(len(rows)), seed)
-        converged[rows] = _repair(problem, best, slope, seed)
+        starts = torch.stack(problem.guess()[:1] if subject.convex else _useful_starts(problem))
+        best, slope, ends = _descend_all(problem, starts, torch.arange(len(rows)))
+        converged[rows] = _repair(problem, best, slope)
         scores[rows] = problem.scores(best)
         rival[rows] = _rivals(subject, eta[rows], scores[rows], ends)
     risk = subject.risk(scores, eta)
     return Minima(scores, risk, converged & risk.isfinite(), rival)
 
 
-def _descend_all(
-    problem: RiskProblem, starts: Tensor, rows: Tensor, seed: int
-) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
+def _descend_all(problem: RiskProblem, starts: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
     """Descend from starts (n_starts, n_rows, n_unknowns); return the best ends, their slopes, and all with risks."""
     n_starts, n_rows, n_unknowns = starts.shape
     flat, names = starts.reshape(-1, n_unknowns), rows.repeat(n_starts)
     if problem.subject.twice:
         points, slope = problem.descend(problem.risk, flat, names, max_steps=60)
     else:
-        points, slope = problem.descend_kinks(flat, names, max_steps=60, seed=seed)
+        points, slope = problem.descend_kinks(flat, names, max_steps=60)
     scores = problem.scores(points, names)
     risk = problem.subject.risk(scores, problem.eta[names]).reshape(n_starts, n_rows)
     lowest, everywhere = risk.argmin(0), torch.arange(n_rows)
@@ -315,7 +317,7 @@ def _descend_all(
     return best, slope, (scores.reshape(n_starts, n_rows, -1), risk)
 
 
-def _repair(problem: RiskProblem, best: Tensor, slope: Tensor, seed: int) -> Tensor:
+def _repair(problem: RiskProblem, best: Tensor, slope: Tensor) -> Tensor:
     """Go on where a descent has not converged, changing ``best``; return where there is a minimum now."""
     subject = problem.subject
     converged = slope <= STUCK if subject.twice else (slope <= STUCK_AT_KINK) & (not subject.convex)
@@ -333,22 +335,22 @@ def _repair(problem: RiskProblem, best: Tensor, slope: Tensor, seed: int) -> Ten
                 if gap <= 1e-9:
                     best[row], converged[row] = point, True
         elif not planes and len(rows):
-            best[rows], slope[rows] = problem.descend_kinks(best[rows], rows, seed=seed)
+            best[rows], slope[rows] = problem.descend_kinks(best[rows], rows)
             converged[rows] = slope[rows] <= STUCK_AT_KINK
     return converged
 
 
-def _useful_starts(problem: RiskProblem, seed: int) -> list[Tensor]:
+def _useful_starts(problem: RiskProblem) -> list[Tensor]:
     """Return the starts that find the least risk of at least one of a few rows, and the likely ones."""
     n_rows, d = len(problem.eta), problem.n_unknowns
-    generator = torch.Generator().manual_seed(seed)
+    generator = problem.subject.generator()
     likely = problem.guess()
     sizes = torch.tensor([3.0, 30.0, -3.0], dtype=torch.float64)
     single = torch.einsum("s,ij->isj", sizes, torch.eye(d, dtype=torch.float64)[:10]).reshape(-1, 1, d)
     starts = [*likely, *single.expand(-1, n_rows, -1)]
     starts += [size * torch.randn(n_rows, d, generator=generator, dtype=torch.float64) for size in (1.0, 3.0, 10.0)]
     few = torch.arange(0, n_rows, max(1, n_rows // 24))
-    _, _, (_, risk) = _descend_all(problem, torch.stack(starts)[:, few], few, seed)
+    _, _, (_, risk) = _descend_all(problem, torch.stack(starts)[:, few], few)
     lowest = torch.cummin(risk, 0).values
     lower = (lowest[1:] < lowest[:-1] - problem.subject.tolerance).any(-1).tolist()
     return [start for i, start in enumerate(starts) if i < len(likely) or lower[i - 1]]
@@ -392,7 +394,7 @@ def settle(subject: ExaminedLoss, eta: Tensor, candidates: Tensor) -> tuple[Tens
     ends = torch.cat(starts)
     n_starts = len(ends)
     flat, rows = ends.flatten(0, 1), eta.repeat(n_starts, 1)
-    slope = torch.zeros(len(flat), dtype=torch.float64)
+    slope = eta.new_zeros(len(flat))
     if subject.twice:
         problem = RiskProblem(subject, rows)
         flat, slope = problem.descend(problem.risk, flat, max_steps=100, tolerance=0.0)

@@ -86,19 +86,18 @@ class _Minimisers:
     risk: Tensor
 
     @classmethod
-    def of(cls, subject: ExaminedLoss, seed: int) -> "_Minimisers":
+    def of(cls, subject: ExaminedLoss) -> "_Minimisers":
         cost, n_classes = subject.target.single, subject.n_classes
         assert cost is not None
-        generator = torch.Generator().manual_seed(seed)
         near = torch.tensor([0.004, -0.004, 0.03, -0.03], dtype=torch.float64) * cost / 0.2 + 1 - cost
         rows = structured_eta(near, n_classes)
         rows = torch.cat([rows, *_with_less(rows)])
         rows = over_all_classes(rows, 12 * n_classes) if not subject.symmetric else rows
-        drawn = random_eta(subject.target, 40 if subject.loss.smooth and subject.twice else 8, generator)
+        drawn = random_eta(subject.target, 40 if subject.loss.smooth and subject.twice else 8, subject.generator())
         mixed = 0.9 * drawn + 0.1 / n_classes  # scores of certain classes may be infinite
         eta = torch.cat([rows, mixed, mixed.roll(1, -1)])
         eta = eta[subject.target.clearance(eta) > CLEAR]
-        found = find_minima(subject, eta, seed=seed)
+        found = find_minima(subject, eta)
         kept = found.converged
         return cls(subject, eta[kept], found.scores[kept], found.risk[kept])
 
@@ -137,12 +136,12 @@ def _with_less(eta: Tensor) -> Iterator[Tensor]:
             yield less / less.sum(-1, keepdim=True)
 
 
-def find_repair(subject: ExaminedLoss, *, seed: int = 0, seconds: float = 60.0) -> Repair:
+def find_repair(subject: ExaminedLoss) -> Repair:
     """Find the rule that makes a loss calibrated; see :meth:`demur.theory.CalibrationReport.repair`."""
     cost = subject.target.single
     if cost is None:
         return Repair("unknown", "Repairs are for one price of rejecting.")
-    minima = _Minimisers.of(subject, seed)
+    minima = _Minimisers.of(subject)
     pair = minima.shared()
     if pair is not None:
         return _none(minima, pair)
@@ -152,10 +151,10 @@ def find_repair(subject: ExaminedLoss, *, seed: int = 0, seconds: float = 60.0) 
         error = float((_linked(rule, minima.class_scores) - minima.eta)[minima.inner].abs().max())
         if error < EXACT:
             loss = _paired(subject, rule)
-            check = _check(loss, subject, seed, seconds)
+            check = _check(loss, subject)
             if not check.refuted:
                 return Repair("link", formula, rule, loss, check, error)
-    return _threshold(minima, cost, seed, seconds)
+    return _threshold(minima, cost)
 
 
 def _linked(rule: Relinked, scores: Tensor) -> Tensor:
@@ -163,10 +162,10 @@ def _linked(rule: Relinked, scores: Tensor) -> Tensor:
     return eta
 
 
-def _check(loss: Loss, subject: ExaminedLoss, seed: int, seconds: float) -> CalibrationReport:
+def _check(loss: Loss, subject: ExaminedLoss) -> CalibrationReport:
     from demur.theory.calibration_check import check_calibration  # which makes the reports that repair
 
-    return check_calibration(loss, subject.n_classes, float(subject.target.cost), seed=seed, seconds=seconds)
+    return check_calibration(loss, subject.n_classes, float(subject.target.cost), seed=subject.seed)
 
 
 def _paired(subject: ExaminedLoss, rule: Relinked) -> FunctionLoss:
@@ -204,7 +203,7 @@ def _links(minima: _Minimisers, cost: float) -> Iterator[tuple[Relinked, str]]:
         matrix = torch.linalg.lstsq(log_p.exp(), eta, driver="gelsd").solution.numpy()
         yield Relinked(cost, "affine", matrix), f"{_in_words(matrix)}; then Chow's rule."
         for form, wanted in (("linear", eta), ("sigmoid", torch.logit(eta))):
-            line = torch.stack([scores.reshape(-1), torch.ones(scores.numel(), dtype=torch.float64)], -1)
+            line = torch.stack([scores.reshape(-1), scores.new_ones(scores.numel())], -1)
             a, b = torch.linalg.lstsq(line, wanted.reshape(-1, 1), driver="gelsd").solution[:, 0].tolist()
             text = f"{_rounded(a):.8g} g_k + {_rounded(b):.8g}, g_k the score of class k; then Chow's rule."
             yield (
@@ -230,7 +229,7 @@ def _separable_part(loss: Loss, n_classes: int, cost: float) -> Callable[[Tensor
 
     def part(surprise: Tensor) -> Tensor:
         rest = torch.log(torch.expm1(surprise).clamp(min=1e-300)) - torch.log(torch.tensor(n_outputs - 1.0))
-        scores = torch.zeros(len(surprise), n_outputs, dtype=torch.float64)
+        scores = surprise.new_zeros(len(surprise), n_outputs)
         scores = torch.cat([scores[:, :1], scores[:, 1:] + rest[:, None]], 1)
         values: Tensor = loss.forward(scores, torch.zeros(len(surprise), dtype=torch.long), cost)
         return values.to(torch.float64)
@@ -275,14 +274,14 @@ def _none(minima: _Minimisers, pair: tuple[int, int]) -> Repair:
     )
 
 
-def _threshold(minima: _Minimisers, cost: float, seed: int, seconds: float) -> Repair:
+def _threshold(minima: _Minimisers, cost: float) -> Repair:
     """Look for a score, or a difference of scores, that exceeds some number exactly where answering is right."""
     subject, n_classes = minima.subject, minima.subject.n_classes
     tops = torch.tensor([1 - cost + 4e-6, 1 - cost - 4e-6], dtype=torch.float64)
     beside = structured_eta(tops, n_classes)
     beside = beside if subject.symmetric else over_all_classes(beside, 8 * n_classes)
     eta = torch.cat([minima.eta, beside])
-    scores = torch.cat([minima.scores, find_minima(subject, beside, seed=seed).scores])
+    scores = torch.cat([minima.scores, find_minima(subject, beside).scores])
     best, remains = subject.target.best(eta), []
     label, has_last = scores[:, :n_classes].argmax(-1), subject.n_outputs == n_classes + 1
     for name, statistic in list(STATISTICS.items())[0 if has_last else 2 :]:
@@ -295,7 +294,7 @@ def _threshold(minima: _Minimisers, cost: float, seed: int, seconds: float) -> R
                 limit = 0.0 if low < 0 < high else next(number for number in shorter if low < number < high)
                 rule = _exceeding(statistic, limit, n_classes)
                 loss = replace(_paired(subject, Relinked(cost, "power")), decision_rule=rule)
-                check = _check(loss, subject, seed, seconds)
+                check = _check(loss, subject)
                 if not check.refuted:
                     formula = f"Answer the largest class score iff {name} exceeds {limit:.8g}."
                     return Repair("threshold", formula, loss=loss, check=check)

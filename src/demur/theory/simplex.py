@@ -1,4 +1,4 @@
-"""Class probabilities worth trying: the extremes, the neighbourhood of the boundary, ties, zeros, and chance.
+"""Class probabilities worth trying: the extremes, the neighbourhood of the boundary, ties, zeros, and random ones.
 
 Every function returns float64 tensors of shape (n_rows, n_classes). Unless said otherwise, class 0 is on top.
 """
@@ -152,7 +152,7 @@ def adversarial_eta(subject: ExaminedLoss, cost: float) -> Iterator[Tensor]:
     eta = eta if subject.symmetric else over_all_classes(eta, 8 * subject.n_classes)
     place = torch.nn.functional.one_hot(eta.argmax(-1), subject.n_classes).double().repeat(2, 1)
     rest = (1 - place) * (eta.repeat(2, 1) + 1e-3)  # a class of probability 0 could never grow
-    sign = torch.ones(len(place), 1, dtype=torch.float64)
+    sign = place.new_ones(len(place), 1)
     sign[len(eta) :] = -1
     scores = find_minima(subject, eta).scores.repeat(2, 1)
     for _ in range(ASCENT_STEPS):
@@ -186,7 +186,7 @@ def _acceptance_slope(problem: RiskProblem, scores: Tensor) -> Tensor | None:
 
 
 def extreme_over(
-    function: Callable[[Tensor], Tensor], subject: ExaminedLoss, region: Region, *, seed: int = 0, rounds: int = 2
+    function: Callable[[Tensor], Tensor], subject: ExaminedLoss, region: Region, *, rounds: int = 2
 ) -> tuple[float, Floats]:
     """Return the largest value of a function of eta over a region, and where: structured rows, then local search.
 
@@ -208,7 +208,7 @@ def extreme_over(
     eta = structured_eta(tops[inside], n_classes)
     if not subject.symmetric:
         eta = over_all_classes(eta, limit=max(40 * n_classes, 240))
-    generator = torch.Generator().manual_seed(seed)
+    generator = subject.generator()
     values = function(eta)
     best, at = float(values.max()), eta[values.argmax()]
     for round_number in range(rounds):

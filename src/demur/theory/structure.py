@@ -53,15 +53,15 @@ LARGEST_DENOMINATOR = 10**12
 MOST_PIECES = 3000
 NARROWEST = 2.0**-60
 LAST_PIECE = 2.0**-30
-"""So near p = 1 a derivative may vanish."""
+"""This close to p = 1 a derivative may be 0."""
 LEAST_COST = 1e-6
-"""torch's softplus leaves out up to 2.1e-9 beyond 20, which matters for thresholds as far out."""
+"""torch's softplus is wrong by up to 2.1e-9 beyond 20, which matters for thresholds there."""
 SAME = 1e-9
 """How far values of the code and of the formulas read may be apart, relative to 1 + their size."""
 N_SCORES = 200
 """How many random scores code and formulas are compared at."""
 COMMON = Symbol("common", real=True)
-"""What can be added to all scores without changing their softmax."""
+"""A constant added to all scores, which does not change their softmax."""
 S, P = Symbol("s", real=True), Symbol("p", positive=True)
 """The variable of a function of one score, or of one probability."""
 MOVES = {
@@ -75,7 +75,7 @@ SIMPLER: Any = get_decompositions(
     [aten.nll_loss_forward, aten.mse_loss, aten.binary_cross_entropy_with_logits, aten.mean]
 )
 UNDECIDED = object()
-"""Stands for the place of the largest number where the boxes do not tell it."""
+"""Stands for the position of the largest number where the boxes do not determine it."""
 
 
 class NotProvedError(Exception):
@@ -108,7 +108,7 @@ class Tangent(sympy.Function):  # type: ignore[misc]
 
 
 def trace(function: Callable[..., Any], *examples: Tensor) -> GraphModule:
-    """Record the operations of a function on tensors without numbers; refuse what is more than a function of them."""
+    """Record the operations of a function on tensors without numbers; refuse a function that cannot be traced."""
     try:
         return make_fx(function, SIMPLER, tracing_mode="fake", _allow_non_fake_inputs=True)(*examples)
     except Exception as error:  # a user's own code may raise anything
@@ -287,7 +287,7 @@ class Reader:
         if name == "getitem":
             return arguments[0][arguments[1]]
         if any(each is UNDECIDED for each in flat):
-            raise NotProvedError(f"{name} of what is not decided")
+            raise NotProvedError(f"{name} of a value that is not determined")
         if not any(isinstance(each, Ids) for each in flat):
             if torch.Tag.nondeterministic_seeded in target.tags:
                 raise NotProvedError(f"{name} is random")

@@ -68,7 +68,7 @@ class TheoremFour:
         return self.least_curvature > 0
 
 
-def theorem_four(subject: ExaminedLoss, *, seed: int = 0) -> TheoremFour:
+def theorem_four(subject: ExaminedLoss) -> TheoremFour:
     """Find the supremum and the infimum of Theorem 4 (Eq. 5) and of Corollary 5 (Eq. 6).
 
     The class scores are those that minimise the risk at r = 0. The theorem takes them from the joint minimiser;
@@ -79,7 +79,6 @@ def theorem_four(subject: ExaminedLoss, *, seed: int = 0) -> TheoremFour:
     ----------
     subject : ExaminedLoss
         With a rejector, the last score (accept iff positive), and one price of rejecting.
-    seed : int
 
     Examples
     --------
@@ -96,7 +95,7 @@ def theorem_four(subject: ExaminedLoss, *, seed: int = 0) -> TheoremFour:
         return h
 
     def extreme(region: Region, sign: float) -> tuple[float, Floats]:
-        value, eta = extreme_over(lambda e: sign * slope(e), subject, region, seed=seed)
+        value, eta = extreme_over(lambda e: sign * slope(e), subject, region)
         return sign * value, eta
 
     sup_answer, worst_answer = extreme("answer", 1)
@@ -127,7 +126,7 @@ def rejector_slope(subject: ExaminedLoss, eta: Tensor) -> tuple[Tensor, Tensor]:
     >>> rejector_slope(ExaminedLoss.untried(get("apc+exp", beta=1.0), 2, 0.2), eta)[0].round(decimals=6)
     tensor([0.6000], dtype=torch.float64)
     """
-    first, second = torch.empty(2, len(eta), dtype=torch.float64)
+    first, second = eta.new_empty(2, len(eta))
     for rows, problem in RiskProblem.batches(subject, eta):
         unknowns, _ = problem.minimise_without_last()
         r = unknowns[:, -1:].requires_grad_()
@@ -331,9 +330,9 @@ def is_order_preserving(
     made = as_loss(loss, n_classes, cost, outputs=outputs)
     if made.n_outputs(n_classes) < n_classes:
         raise InputError(f"the order of scores needs one score per class; {made.name} has fewer.")
-    subject = examine(made, as_target(cost, n_classes), deadline=Deadline(seconds))
-    eta = _trials(subject, seed)
-    found = find_minima(subject, eta, seed=seed)
+    subject = examine(made, as_target(cost, n_classes), deadline=Deadline(seconds), seed=seed)
+    eta = _trials(subject)
+    found = find_minima(subject, eta)
     classes = found.scores[:, :n_classes]
     swapped, tied = _order(eta, classes, room=1e-6 if subject.twice and made.smooth else 1e-4)
     at_kink = ~found.converged
@@ -362,13 +361,13 @@ def is_order_preserving(
     )
 
 
-def _trials(subject: ExaminedLoss, seed: int) -> Tensor:
+def _trials(subject: ExaminedLoss) -> Tensor:
     """Return structured eta with every class on top, and random ones."""
     n_classes, target = subject.n_classes, subject.target
     assert target.single is not None
     limit = 24 if not subject.loss.smooth else max(16, min(120, 100_000 // n_classes**3))
     structured = over_all_classes(structured_eta(tops_around(target.single, n_classes), n_classes), limit)
-    return torch.cat([structured, random_eta(target, limit // 8, torch.Generator().manual_seed(seed))])
+    return torch.cat([structured, random_eta(target, limit // 8, subject.generator())])
 
 
 def _order(eta: Tensor, scores: Tensor, *, room: float) -> tuple[Tensor, Tensor]:
@@ -382,7 +381,7 @@ def _order(eta: Tensor, scores: Tensor, *, room: float) -> tuple[Tensor, Tensor]
 
 
 def _can_be_sorted(subject: ExaminedLoss, eta: Tensor, scores: Tensor) -> bool:
-    """Return whether the scores, dealt out in the order of eta, have as small a risk: then they are a minimiser too."""
+    """Return whether the scores, reordered like eta, have as small a risk: then these are a minimiser too."""
     dealt = scores.clone()
     dealt[eta.argsort()] = scores[: len(eta)].sort().values
     before, after = subject.risk(torch.stack([scores, dealt]), eta).tolist()

@@ -83,7 +83,7 @@ class ConstrainedMinimum:
 
 
 def verify(
-    subject: ExaminedLoss, eta: Tensor, scores: Tensor, known: Tensor, *, seed: int = 0
+    subject: ExaminedLoss, eta: Tensor, scores: Tensor, known: Tensor
 ) -> tuple[Witness | None, ConstrainedMinimum]:
     """Compute a supposed failure again; return it as a witness only if its gap is positive beyond its error.
 
@@ -95,7 +95,6 @@ def verify(
         What seemed to minimise the risk, with a wrong decision.
     known : tensor of shape (m, n_outputs)
         Scores worth trying.
-    seed : int
 
     Returns
     -------
@@ -116,7 +115,7 @@ def verify(
     ('answer class 0', 'reject', True)
     """
     best, taken = int(subject.target.best(eta)), int(subject.decide(scores[None])[0])
-    right = best_with_decision(subject, eta, best, scores, known, seed=seed)
+    right = best_with_decision(subject, eta, best, scores, known)
     at_scores = float(subject.risk(scores[None], eta)[0])
     unit = subject.scale.unit
     # Newton's method on a convex risk is exact; a search among many minima is not.
@@ -242,7 +241,7 @@ def best_in_region(problem: RiskProblem, constraints: Constraints, start: Tensor
     active = torch.arange(len(start))
     with torch.no_grad():
         multipliers = torch.zeros_like(constraints(problem.scores(start)))
-    violation = torch.full((len(start),), torch.inf, dtype=torch.float64)
+    violation = start.new_full((len(start),), torch.inf)
     stiffness = 100.0
 
     def lagrangian(u: Tensor, rows: Tensor) -> Tensor:
@@ -265,7 +264,7 @@ def best_in_region(problem: RiskProblem, constraints: Constraints, start: Tensor
 
 
 def best_with_decision(
-    subject: ExaminedLoss, eta: Tensor, decision: int, minimiser: Tensor, known: Tensor, *, seed: int = 0
+    subject: ExaminedLoss, eta: Tensor, decision: int, minimiser: Tensor, known: Tensor
 ) -> ConstrainedMinimum:
     """Search for the least risk at one eta among scores that take a decision.
 
@@ -282,7 +281,6 @@ def best_with_decision(
         Minimiser of the risk at eta, which has another decision.
     known : tensor of shape (m, n_outputs)
         Scores worth trying, such as the minimisers at other eta.
-    seed : int
 
     Examples
     --------
@@ -294,15 +292,15 @@ def best_with_decision(
     >>> subject.loss.proba(found.scores).round(decimals=4)
     tensor([0.8000, 0.2000], dtype=torch.float64)
     """
-    return _Region(subject, eta, decision, minimiser, seed).best(known)
+    return _Region(subject, eta, decision, minimiser).best(known)
 
 
 class _Region:
     """The scores that take one decision, at one eta whose minimiser takes another."""
 
-    def __init__(self, subject: ExaminedLoss, eta: Tensor, decision: int, minimiser: Tensor, seed: int) -> None:
+    def __init__(self, subject: ExaminedLoss, eta: Tensor, decision: int, minimiser: Tensor) -> None:
         self.subject, self.eta, self.decision, self.minimiser = subject, eta, decision, minimiser
-        self.generator = torch.Generator().manual_seed(seed)
+        self.generator = subject.generator()
         row = eta.unsqueeze(0)
         many = subject.n_outputs > MOST_UNKNOWNS
         # Classes of equal probability may share a score where that loses nothing, or where there are too many.
@@ -353,7 +351,7 @@ class _Region:
         points = [known, wide_scores(n_outputs, self.generator), self.minimiser[shuffled]]
         points.append(self.minimiser + sizes * self._noise(n))
         if n_outputs >= subject.n_classes and not subject.convex:
-            around = torch.zeros(n_outputs, dtype=torch.float64)
+            around = torch.zeros_like(self.minimiser)
             around[: subject.n_classes] = self.eta.clamp(min=1e-6).log()
             factor = 10 ** (2 * torch.rand(n, 1, generator=self.generator, dtype=torch.float64) - 1)
             points.append(factor * (around + sizes.clamp(max=2.0) * self._noise(n)))
@@ -409,7 +407,7 @@ class _Region:
 
     def _towards_minimiser(self, points: Tensor) -> Tensor:
         """Move each point straight towards the minimiser as far as its decision stays, by bisection."""
-        near = torch.zeros(len(points), 1, dtype=points.dtype)
+        near = points.new_zeros(len(points), 1)
         far = torch.ones_like(near)
         for _ in range(30):
             middle = (near + far) / 2
