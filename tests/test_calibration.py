@@ -80,10 +80,14 @@ def test_other_curves_are_refused():
 
 
 def test_a_class_without_rows():
+    """It keeps a small probability: the rows do not show that it never occurs."""
     proba, y = sample(3)
     with pytest.warns(UserWarning, match="isotonic calibration overfits .* fewer than 200 rows, and the rarest has 0"):
-        calibrated = OneVsRestCalibration("isotonic").fit(proba[y != 2], y[y != 2]).transform(proba)
-    assert (calibrated[:, 2] == 0).all()
+        fitted = OneVsRestCalibration("isotonic").fit(proba[y != 2], y[y != 2])
+    assert fitted.models_[2] == pytest.approx(proba[y != 2, 2].mean() / ((y != 2).sum() + 1))
+    assert (fitted.transform(proba)[:, 2] > 0).all()
+    few = best_calibration([[0.5, 0.3, 0.2]] * 6, [0] * 6)
+    assert (few.transform([[0.5, 0.3, 0.2]]) > 0).all()
 
 
 def test_rows_without_errors_give_a_moderate_temperature():

@@ -174,7 +174,8 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
     Attributes
     ----------
     models_ : list
-        One fitted model per class, or a number for a class that all rows, or no rows, have.
+        One fitted model per class. For a class that all rows, or no rows, have, a number: its share among the rows and
+        one more, which counts as its mean probability, because few rows do not show that others are the same.
 
     Examples
     --------
@@ -225,14 +226,14 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
         if values.shape[1:] != (len(self.models_),):
             raise InputError(f"proba must have shape (n, {len(self.models_)}), as in fit, got {values.shape}.")
         columns = [self._predict_one(model, column) for model, column in zip(self.models_, values.T, strict=True)]
-        result = np.clip(np.column_stack(columns), 0, 1)
+        result = np.column_stack(columns)
         total = result.sum(axis=1, keepdims=True)
         calibrated: FloatArray = np.where(total > 0, result / np.where(total > 0, total, 1), values)
         return calibrated
 
     def _fit_one(self, column: Floats, target: Floats, weight: Floats) -> Any:
         if target.min() == target.max():
-            return float(target[0])
+            return float((weight @ target + column.mean()) / (weight.sum() + 1))
         if self.model == "sigmoid":
             return LogisticRegression(C=1e6).fit(_log_odds(column), target, weight)
         return IsotonicRegression(out_of_bounds="clip").fit(column, target, weight)

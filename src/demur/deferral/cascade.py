@@ -153,7 +153,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         The cost of one mistake, on the scale of the prices.
     budget : float, optional
         Mean amount to spend per row, instead of ``mistake``. Two policies are then mixed at random, so that the
-        budget is spent and the expected accuracy is the largest possible.
+        budget is spent and the expected accuracy is the largest possible. In each call of ``run``, the number of rows
+        with the dearer one is rounded down: batches of few rows spend less.
     human : float, optional
         The price of asking a person, who is always right, as the last resort.
     random_state : int, default 0

@@ -244,7 +244,7 @@ class RiskControl(FittedThreshold):
         known = None
         if out_of_fold is not None and self.groups is None:
             known = Sample(np.asarray(out_of_fold[0], dtype=np.float64), np.asarray(out_of_fold[1], dtype=bool))
-        self.certificate_ = fixed_sequence(sample, float(self.target_risk), float(self.delta), parts, known)
+        self.certificate_ = fixed_sequence(sample, self.target_risk, self.delta, parts, known)
         self.group_certificates_: dict[str, RiskCertificate] = {}
         if self.groups is not None:
             self.group_certificates_ = {

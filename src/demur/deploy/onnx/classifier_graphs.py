@@ -107,7 +107,7 @@ def _calibrated(p: Tensor, calibrator: Any) -> Any:
         return _at(calibrator)(p)
     if type(calibrator) is not OneVsRestCalibration:
         raise _no_calibration(calibrator)
-    values = torch.stack([_curve(p[:, k], model) for k, model in enumerate(calibrator.models_)], 1).clamp(0.0, 1.0)
+    values = torch.stack([_curve(p[:, k], model) for k, model in enumerate(calibrator.models_)], 1)
     total = values.sum(1, keepdim=True)
     return torch.where(total > 0, values / torch.where(total > 0, total, 1.0), p)
 
