@@ -428,8 +428,8 @@ class AutoClassifier(ProbabilityClassifier):
             boosting = "lgbm" if is_installed("lightgbm") else "hgb"
             chosen = {boosting if key == "boosting" else key for key in keys} - (set() if with_text else {"text"})
             return [one for one in CANDIDATES if one.key in chosen and one.is_installed]
-        known = [one for one in map(candidate_named, dict.fromkeys(self.candidates)) if one is not None]
-        if not known or len(known) < len(set(self.candidates)):
+        known = list(dict.fromkeys(filter(None, map(candidate_named, self.candidates))))
+        if not known or not all(map(candidate_named, self.candidates)):
             names = ", ".join(f"{one.name} ({one.key})" for one in CANDIDATES)
             raise InputError(f"candidates must be some of {names}; got {self.candidates!r}.")
         if not with_text and any(one.view == "text" for one in known):
@@ -440,7 +440,7 @@ class AutoClassifier(ProbabilityClassifier):
         missing = [one.name for one in known if not one.is_installed]
         if missing:
             raise MissingExtraError(f"the candidate {missing[0]!r} needs a package: pip install demur[boost]")
-        return list(dict.fromkeys(known))
+        return known
 
     def _views(self, encoded: Encoded, wanted: set[str]) -> dict[str, Any]:
         """Return the codes of the rows, and the wanted transformations of them."""
