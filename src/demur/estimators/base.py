@@ -497,7 +497,7 @@ def _comparable(X: Features) -> "tuple[Schema | None, Floats] | None":
 
 def is_numeric(X: Features) -> bool:
     """Say whether rows are a dense matrix of numbers; a sparse one may be too large to be filled up."""
-    return not sparse.issparse(X) and np.ndim(X) == 2 and np.shape(X)[1] > 0 and np.asarray(X).dtype.kind in "biuf"
+    return not sparse.issparse(X) and np.ndim(X) == 2 and np.size(X) > 0 and np.asarray(X).dtype.kind in "biuf"
 
 
 def is_frame(X: Features) -> bool:
