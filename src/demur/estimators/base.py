@@ -497,7 +497,8 @@ def _comparable(X: Features) -> "tuple[Schema | None, Floats] | None":
 
 def is_numeric(X: Features) -> bool:
     """Say whether rows are a dense matrix of numbers; a sparse one may be too large to be filled up."""
-    return not sparse.issparse(X) and np.ndim(X) == 2 and np.size(X) > 0 and np.asarray(X).dtype.kind in "biuf"
+    array = np.asarray(X)  # of a sparse matrix, an array without dimensions
+    return array.ndim == 2 and array.size > 0 and array.dtype.kind in "biuf"
 
 
 def is_frame(X: Features) -> bool:

@@ -412,7 +412,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
 
     def _read(self, X: Features, y: ArrayLike) -> tuple[AnyArray, AnyArray]:
         self.encoding_ = None
-        if self.categorical_features is None and (is_numeric(X) or not is_frame(X)):
+        if self.categorical_features is None and (not is_frame(X) or is_numeric(X)):
             return super()._read(X, y)
         from demur.estimators.auto_classifier import TableEncoding  # which imports this module
 
