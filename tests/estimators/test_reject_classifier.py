@@ -277,6 +277,13 @@ def test_frames_with_names(frame):
         model.predict(frame(dict(zip(["a", "b", "c", "other"], X.T, strict=True))))
 
 
+@pytest.mark.parametrize("column", [pd.to_timedelta(X[:, 2], unit="h"), list(X[:, 2:])], ids=["durations", "vectors"])
+def test_frames_with_durations_and_vectors(column):
+    table = pd.DataFrame({"width": X[:, 1], "own": column})
+    model = RejectClassifier(**QUICK).fit(table, Y)
+    assert (model.predict_proba(table).argmax(axis=1) == Y).mean() > 0.9
+
+
 def test_costs_per_row_have_one_shape(ce):
     for wrong in (np.full((150, 1), 0.1), np.full(149, 0.1)):
         with pytest.raises(ValueError, match=r"one number or one per row, of shape \(150,\)"):

@@ -227,3 +227,19 @@ def test_novelty_compares_the_columns_that_the_model_reads():
     model = RejectOption(by_name).fit(X, X["near"] > 0)
     assert not model.decide(X).novel.any()
     assert not model.decide(X.assign(more=0.0)[["far", "more", "near"]]).novel.any()
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
+@pytest.mark.parametrize("kind", [list, pd.Series, lambda labels: np.array(labels, dtype=object)])
+def test_missing_labels_are_refused_in_one_sentence(kind, missing):
+    labels = ["a", "b", "c", missing] * 5
+    for model in (RejectClassifier(**QUICK), RejectOption(GaussianNB())):
+        with pytest.raises(ValueError, match="y contains missing values"):
+            model.fit(X[:20], kind(labels))
+
+
+def test_declined_rows_do_not_get_the_label_of_out_of_scope_rows():
+    model = RejectOption(GaussianNB(), cost=0.01, out_of_scope=-1).fit(X, Y - 1)
+    assert model.classes_.tolist() == [0, 1]
+    assert model.reject_label_ == -2
+    assert -1 <= model.score(X, Y - 1) < 0

@@ -53,6 +53,15 @@ def test_the_columns_of_an_array_can_be_text(blend):
         AutoClassifier(text_features=[2]).fit(array, ROWS["y"])
 
 
+def test_of_many_texts_as_many_are_learned_from_as_there_is_time_for(monkeypatch):
+    monkeypatch.setattr("demur.estimators.candidates._FEW_ROWS", 2500)
+    rows = text_rows(n_each=1100)
+    model = AutoClassifier(("text",), time_budget=0.01, random_state=0).fit(rows[["text"]], rows["y"])
+    (tried,) = model.tried_
+    assert "76% of the rows" in tried.outcome  # the 2,000 of 2,640 that show how long all of them would take
+    assert "linear model of text 76%" in model.starved
+
+
 def test_a_table_with_text_has_its_own_candidates():
     with pytest.raises(InputError, match="the candidate 'text' needs a column of text"):
         AutoClassifier(("text",)).fit(ROWS[["size"]], ROWS["y"])

@@ -291,13 +291,13 @@ class AutoClassifier(ProbabilityClassifier):
         """
         if self.time_budget is not None and not self.time_budget > 0:
             raise InputError(f"time_budget must be a positive number of seconds or None, got {self.time_budget!r}.")
-        budget = np.inf if self.time_budget is None else self.time_budget
+        budget = self.time_budget or np.inf
         budget = min(budget, _SECONDS_OF_FAST) if self.preset == "fast" and self.time_budget else budget
         clock = BusyClock()
         labels = checked_labels(y)
-        self.encoding_ = TableEncoding.learn(self, X, labels, self.categorical_features, self.text_features)
-        wanted = self._wanted(self.encoding_.dense_text is not None, self.encoding_.n_other)
-        encoded = self.encoding_.encode(self, X)
+        encoding = TableEncoding.learn(self, X, labels, self.categorical_features, self.text_features)
+        wanted = self._wanted(encoding.dense_text is not None, encoding.n_other)
+        self.encoding_, encoded = encoding, encoding.encode(self, X)
         matrix = encoded.matrix
         self.classes_, codes = np.unique(labels, return_inverse=True)
         check_two_classes(self.classes_)
@@ -308,8 +308,9 @@ class AutoClassifier(ProbabilityClassifier):
         if isinstance(self.cv, Integral) and len(codes) > _MANY_ROWS:
             folds = [_one_fold(folds[0], blocks.of_row)]
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        smallest, encoding = int(np.bincount(codes).min()), self.encoding_
-        task = Task(len(matrix), encoding.categorical, seed, self.n_jobs, smallest, encoding.n_other)
+        task = Task(
+            len(matrix), encoding.categorical, seed, self.n_jobs, int(np.bincount(codes).min()), encoding.n_other
+        )
         bar = progress_bar("training", 100 * len(wanted)) if self.verbose and sys.stderr.isatty() else None
         # OpenMP threads spin while they wait: two on a core that another process uses can take forty times as long.
         threads = ThreadpoolController().limit(limits=1)
@@ -417,8 +418,8 @@ class AutoClassifier(ProbabilityClassifier):
             boosting = "lgbm" if is_installed("lightgbm") else "hgb"
             chosen = {boosting if key == "boosting" else key for key in keys} - (set() if with_text else {"text"})
             return [one for one in CANDIDATES if one.key in chosen and one.is_installed]
-        known = [one for one in map(candidate_named, dict.fromkeys(self.candidates)) if one is not None]
-        if not known or len(known) < len(set(self.candidates)):
+        known = list(dict.fromkeys(filter(None, map(candidate_named, self.candidates))))
+        if not known or not all(map(candidate_named, self.candidates)):
             names = ", ".join(f"{one.name} ({one.key})" for one in CANDIDATES)
             raise InputError(f"candidates must be some of {names}; got {self.candidates!r}.")
         if not with_text and any(one.view == "text" for one in known):
@@ -429,7 +430,7 @@ class AutoClassifier(ProbabilityClassifier):
         missing = [one.name for one in known if not one.is_installed]
         if missing:
             raise MissingExtraError(f"the candidate {missing[0]!r} needs a package: pip install demur[boost]")
-        return list(dict.fromkeys(known))
+        return known
 
     def _views(self, encoded: Encoded, wanted: set[str]) -> dict[str, Any]:
         """Return the codes of the rows, and the wanted transformations of them."""

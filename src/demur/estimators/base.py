@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from itertools import count
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -23,6 +24,7 @@ from demur.costs import check_cost
 from demur.errors import InputError, InputTypeError, UserError
 from demur.estimators.splitting import Blocks, Fold, blocks_of, folds_of, usable_folds, validation_rows
 from demur.metrics import zero_one_c_risk
+from demur.metrics.predictions import is_missing
 from demur.novelty import FEWEST_ROWS, UNSEEN, Novelty
 from demur.rules import Decision
 from demur.workers import progress_bar
@@ -162,8 +164,10 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         )
 
 
-def choose_reject_label(classes: AnyArray, wanted: Any = None) -> Any:
+def choose_reject_label(classes: AnyArray, wanted: Any = None, out_of_scope: Any = None) -> Any:
     """Return the label that ``predict`` returns for declined rows, or refuse one that is a class.
+
+    A number that is chosen also differs from the label of out-of-scope rows.
 
     Examples
     --------
@@ -188,7 +192,7 @@ def choose_reject_label(classes: AnyArray, wanted: Any = None) -> Any:
     if classes.dtype.kind == "b":
         return None  # -1 would count as True in a condition
     if classes.dtype.kind in "iuf":
-        return -1 if -1 not in known else int(np.floor(min(known))) - 1
+        return next(label for label in count(-1, -1) if label not in {*known, out_of_scope})
     if "reject" in known:
         raise InputError("one of the classes is called 'reject'; set reject_label to another label for declined rows.")
     return "reject"
@@ -201,8 +205,11 @@ def checked_labels(y: Any) -> AnyArray:
     kind = getattr(y, "dtype", None)
     kind = getattr(getattr(kind, "categories", None), "dtype", kind)
     kind = getattr(kind, "numpy_dtype", kind)  # of pandas' nullable types, which would become floats
-    if hasattr(y, "isna") and getattr(kind, "kind", "") in "biu" and not y.isna().any():
-        y = np.asarray(y, dtype=kind)
+    if not isinstance(y, np.ndarray) or y.dtype == object:
+        if any(map(is_missing, np.asarray(y, dtype=object).ravel())):
+            raise InputError("y contains missing values (None or NaN); remove those rows first.")
+        if hasattr(y, "isna") and getattr(kind, "kind", "") in "biu":
+            y = np.asarray(y, dtype=kind)
     labels: AnyArray = column_or_1d(y, warn=True)
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
@@ -323,8 +330,7 @@ class TrainsNetworks:
 
     def _read(self, X: Features, y: ArrayLike) -> tuple[AnyArray, AnyArray]:
         """Return the features as a matrix of numbers, and the labels."""
-        features, labels = validate_data(self, X, y, **_NUMBERS)
-        check_classification_targets(labels)
+        features, labels = validate_data(self, X, checked_labels(y), **_NUMBERS)
         return filled_up(features), labels
 
     def _validated(self, X: Features) -> AnyArray:
@@ -475,12 +481,9 @@ def _names(X: Any) -> list[str]:
 
 def _comparable(X: Features) -> "tuple[Schema | None, Floats] | None":
     """Return rows as numbers and codes, with the schema of a DataFrame that holds more than numbers; or None."""
-    if hasattr(X, "toarray"):
-        return None  # a sparse matrix may be too large to be filled up
     try:
-        array = np.asarray(X)
-        if array.ndim == 2 and array.shape[1] and array.dtype.kind in "biuf":
-            return None, array.astype(np.float64)
+        if is_numeric(X):
+            return None, np.asarray(X, dtype=np.float64)
         if is_frame(X):
             from demur.columns import Schema, as_table
 
@@ -493,8 +496,9 @@ def _comparable(X: Features) -> "tuple[Schema | None, Floats] | None":
 
 
 def is_numeric(X: Features) -> bool:
-    """Say whether rows are a dense matrix of numbers."""
-    return not sparse.issparse(X) and np.ndim(X) == 2 and np.asarray(X).dtype.kind in "biuf"
+    """Say whether rows are a dense matrix of numbers; a sparse one may be too large to be filled up."""
+    array = np.asarray(X)  # of a sparse matrix, an array without dimensions
+    return array.ndim == 2 and array.size > 0 and array.dtype.kind in "biuf"
 
 
 def is_frame(X: Features) -> bool:

@@ -157,7 +157,7 @@ _ROWS_FOR_THREADS = 50_000
 """Rows from which a fit is faster with several threads than with one: below, they mostly wait for each other."""
 
 _SLICE = 1 / 4
-"""The share of the time that is left which the fit of one fold may take in the race."""
+"""The share of the time that is left which the fit of one fold may take in the race; that of text may take more."""
 
 
 def _networks(task: Task) -> RejectClassifier:
@@ -602,7 +602,8 @@ class CandidateSearch:
         def race(candidate: CandidateModel) -> CrossFitted:
             one, seconds = CrossFitted(candidate), self._left() - self._reserved(raced)
             if seconds > 0 or candidate is candidates[0]:
-                one.keep(*self._fit_fold(one, 0, _SLICE * seconds, candidate.least))
+                share = 1 / (1 + _OF_ALL_ROWS) if candidate.view == "text" else _SLICE
+                one.keep(*self._fit_fold(one, 0, share * seconds, candidate.least))
                 raced.append(one)
             self._advance(0, candidate.name)
             return one
@@ -692,7 +693,8 @@ class CandidateSearch:
         """Fit a fold; return probabilities, scores of text, the share of the training, and the seconds."""
         started, candidate = self._clock(), one.candidate
         train, test = self.folds[number]
-        if np.isfinite(seconds) and len(train) > _MANY_ROWS:
+        # the linear model of text does not grow in pieces, and its time rises with the rows, the terms and the classes
+        if np.isfinite(seconds) and len(train) > (_FEW_ROWS if candidate.view == "text" else _MANY_ROWS):
             one.share_of_rows = self._affordable_share(candidate, train, seconds)
         rows = self._sample(train, one.share_of_rows)
         seen, unseen = self._views(candidate, number, rows, test)

@@ -28,6 +28,7 @@ from demur.estimators.base import (
     checked_labels,
     choose_reject_label,
     is_frame,
+    is_numeric,
     row_weights,
 )
 from demur.estimators.network_selection import (
@@ -105,16 +106,6 @@ def train_plain(
         )  # fmt: skip
 
     return trained
-
-
-def _has_types(X: Features) -> bool:
-    """Say whether a table has columns of other types than numbers."""
-    if not is_frame(X):
-        return False
-    from demur.columns import as_table
-    from demur.columns.schema import kind_of_type
-
-    return any(kind_of_type(type_) not in ("number", "boolean") for type_ in as_table(X).schema.types)
 
 
 def _has_link(self: RejectClassifier) -> bool:
@@ -398,7 +389,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
 
     def _read(self, X: Features, y: ArrayLike) -> tuple[AnyArray, AnyArray]:
         self.encoding_ = None
-        if self.categorical_features is None and not _has_types(X):
+        if self.categorical_features is None and (not is_frame(X) or is_numeric(X)):
             return super()._read(X, y)
         from demur.estimators.auto_classifier import TableEncoding  # which imports this module
 

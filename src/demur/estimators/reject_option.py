@@ -68,6 +68,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
     """An estimator that wraps another, fits it, and gets probabilities of rows that it has not seen."""
 
     classes_: AnyArray
+    out_of_scope: Label = None
     random_state: Any = 0
 
     def __sklearn_tags__(self) -> Any:
@@ -97,7 +98,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
         """Set the classes, and refuse labels that are not among them."""
         self.classes_ = check_two_classes(classes)
         self._check_known(labels)
-        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label)
+        self.reject_label_ = choose_reject_label(self.classes_, self.reject_label, self.out_of_scope)
 
     def _check_known(self, labels: AnyArray) -> None:
         unknown = np.setdiff1d(labels, self.classes_)

@@ -27,6 +27,8 @@ _MOST_LEARNED = 30_000
 _AXES = 256
 _LENGTH = 10.0
 """The length of a row of the dense view, which decides how strong the penalty of a logistic regression is."""
+_AT_ONCE = 16
+"""Texts that are embedded together, all at the length of the longest."""
 _ROWS_PER_AXIS = 10
 """Training texts for each axis; with few more texts than axes, the axes would fit these texts and no others."""
 
@@ -157,7 +159,8 @@ def top_score(model: Estimator, X: Features) -> Floats:
 
 def _embedded(texts: Objects) -> NDArray[np.float32]:
     """Return unit-length embeddings, zeros for empty texts."""
-    found = np.asarray(_wordllama().embed([text or " " for text in texts.tolist()], norm=True), dtype=np.float32)
+    given = [text or " " for text in texts.tolist()]
+    found = np.asarray(_wordllama().embed(given, norm=True, batch_size=_AT_ONCE), dtype=np.float32)
     found[~np.isfinite(found).all(axis=1)] = 0.0
     return found
 
