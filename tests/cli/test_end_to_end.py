@@ -315,6 +315,10 @@ def test_a_delta_without_a_guarantee_is_refused(fit, pets, options):
     assert fit(pets / "train.csv", *options).complaint == words
 
 
+def test_a_guarantee_share_without_a_guarantee_is_refused(fit, pets):
+    assert fit(pets / "train.csv", "--guarantee-share", "0.3").complaint.startswith("--guarantee-share needs --max-risk")
+
+
 def test_a_negative_time_budget_is_refused_with_its_flag(fit, pets):
     refused = fit(pets / "train.csv", "--time-budget", "-1")
     assert (refused.code, "--time-budget" in refused.errors) == (2, True)

@@ -238,6 +238,12 @@ def test_missing_labels_are_refused_in_one_sentence(kind, missing):
             model.fit(X[:20], kind(labels))
 
 
+def test_labels_that_mix_text_and_numbers_are_refused():
+    for model in (RejectClassifier(**QUICK), RejectOption(GaussianNB())):
+        with pytest.raises(ValueError, match="y mixes text with other labels"):
+            model.fit(X[:20], np.array(["a", 1] * 10, dtype=object))
+
+
 def test_declined_rows_do_not_get_the_label_of_out_of_scope_rows():
     model = RejectOption(GaussianNB(), cost=0.01, out_of_scope=-1).fit(X, Y - 1)
     assert model.classes_.tolist() == [0, 1]

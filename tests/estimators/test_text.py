@@ -27,6 +27,12 @@ def test_text_is_learned_beside_other_columns(blend):
     assert [one.name for one in blend.tried_] == ["linear model of text", "logistic regression"]
 
 
+def test_ngrams_of_the_texts_that_they_are_learned_from_are_those_of_transform():
+    texts = np.array([text or "" for text in ODD], dtype=object)
+    learned = (ngrams := Ngrams()).fit_transform(texts)
+    np.testing.assert_allclose(learned.toarray(), ngrams.transform(texts).toarray(), atol=1e-6)
+
+
 def test_unusual_texts_get_finite_probabilities(blend):
     proba = blend.predict_proba(pd.DataFrame({"text": ODD, "size": 0.0}))
     assert np.isfinite(proba).all()

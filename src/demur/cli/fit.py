@@ -257,6 +257,8 @@ def _check(given: Mapping[str, Any]) -> None:
     for name, other in _ONLY_WITH.items():
         if given[name] not in (None, False) and given[other] is None:
             raise InputError(f"{flags[name]} needs {flags[other]}: give both, or leave {flags[name]} out.")
+    if given["guarantee_share"] is not None and given["max_risk"] is None and given["coverage"] is None:
+        raise InputError("--guarantee-share needs --max-risk or --coverage: give one of them, or leave it out.")
     if all(given[name] is None for name in ("data", "proba", "answers", "calls")):
         raise InputError("no data was given: give a table, as in demur fit data.csv, or --proba, --answers or --calls.")
     if not given["target"] and given["labels"] is None:

@@ -206,8 +206,11 @@ def checked_labels(y: Any) -> AnyArray:
     kind = getattr(getattr(kind, "categories", None), "dtype", kind)
     kind = getattr(kind, "numpy_dtype", kind)  # of pandas' nullable types, which would become floats
     if not isinstance(y, np.ndarray) or y.dtype == object:
-        if any(map(is_missing, np.asarray(y, dtype=object).ravel())):
+        values = np.asarray(y, dtype=object).ravel()
+        if any(map(is_missing, values)):
             raise InputError("y contains missing values (None or NaN); remove those rows first.")
+        if len({isinstance(value, str) for value in values}) > 1:
+            raise InputError("y mixes text with other labels; make them all text or all numbers.")
         if hasattr(y, "isna") and getattr(kind, "kind", "") in "biu":
             y = np.asarray(y, dtype=kind)
     labels: AnyArray = column_or_1d(y, warn=True)

@@ -744,10 +744,11 @@ class CandidateSearch:
     def _views(self, candidate: CandidateModel, fold: int, train: Ints, test: Ints) -> list[Any]:
         """Return what the candidate sees of rows to train on and of rows to predict; each fold learns its own view."""
         if candidate.view == "text":
-            ngrams, other = Ngrams().fit(self.texts[train]), self.other_view(train)
+            ngrams, other = Ngrams(), self.other_view(train)
+            weights = ngrams.fit_transform(self.texts[train]), ngrams.transform(self.texts[test])
             return [
-                beside(ngrams.transform(self.texts[rows]), other, self.codes[rows, : self.task.n_other])
-                for rows in (train, test)
+                beside(one, other, self.codes[rows, : self.task.n_other])
+                for one, rows in zip(weights, (train, test), strict=True)
             ]
         if candidate.view == "codes":
             return [self.codes[train], self.codes[test]]

@@ -60,12 +60,18 @@ class Ngrams:
 
     def fit(self, texts: Objects) -> Self:
         """Learn the n-grams."""
+        self.fit_transform(texts)
+        return self
+
+    def fit_transform(self, texts: Objects) -> sparse.csr_matrix:
+        """Learn the n-grams, and return the weights of the same texts."""
         words, characters = (_vectorizer(max_features=_MOST_TERMS, **part) for part in _PARTS)
         characters.set_params(min_df=2 if len(texts) >= _MANY_ROWS else 1)
         self.parts_ = (words, characters)
-        for part, read in zip(self.parts_, _read(texts), strict=True):
-            part.fit([*read, "text", "text"])  # a table of empty texts has n-grams as well
-        return self
+        # a table of empty texts has n-grams as well
+        given = [[*read, "text", "text"] for read in _read(texts)]
+        found = [part.fit_transform(one)[: len(texts)] for part, one in zip(self.parts_, given, strict=True)]
+        return sparse.csr_matrix(sparse.hstack(found, format="csr"))
 
     def transform(self, texts: Objects) -> sparse.csr_matrix:
         """Return the weights, a row for each text."""
@@ -117,8 +123,8 @@ class DenseText:
     @classmethod
     def learn(cls, texts: Objects, embeddings: str | None = "auto") -> Self:
         """Learn from training texts; labels are not used."""
-        ngrams = Ngrams().fit(texts)
-        weights = ngrams.transform(texts[:: -(-len(texts) // _MOST_LEARNED)])
+        ngrams = Ngrams()
+        weights = ngrams.fit_transform(texts)[:: -(-len(texts) // _MOST_LEARNED)]
         n_axes = max(2, min(_AXES, len(texts) // _ROWS_PER_AXIS, weights.shape[1] - 1))
         # One power iteration: five take twice the time and are no better for classification.
         axes = randomized_svd(weights, n_axes, n_iter=1, random_state=0)[2].T
