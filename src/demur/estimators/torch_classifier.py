@@ -78,7 +78,7 @@ class TorchClassifier(TrainedNetwork):
         Rows that are computed at once.
     dtype : {"float32", "float64", "int64"}, default="float32"
         The type in which the module takes its rows: "int64" for token numbers. Other rows are then cast to the type of
-        the module's parameters; in half precision, the saved network's probabilities differ by up to about 1e-4.
+        the module's parameters. Convert a module in half precision with ``module.float()`` before it is saved.
 
     Attributes
     ----------

@@ -100,7 +100,7 @@ def stored_network(model: TorchClassifier) -> OnnxNetwork:
     if gap > _LARGEST_GAP:
         raise ExportError(
             f"the module and its ONNX graph differ by {gap:.2g} in probability; a module must compute the same "
-            "operations for all rows, without Python conditions on their values."
+            "operations for all rows, without Python conditions on their values, and in at least single precision."
         )
     return stored
 
