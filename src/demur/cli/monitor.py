@@ -23,7 +23,8 @@ State = Annotated[Path, OUTPUT(help="State file; created by the first call.")]
 Reviewed = Annotated[bool, DATA("--reviewed", help="DATA holds reviewed rows: declined or audited, with labels.")]
 ToReview = Annotated[Path | None, OUTPUT(help="Table to write: declined rows and a random audit, to be labelled.")]
 ReferenceRows = Annotated[
-    str | None, DATA(help="Labelled table to compare with; give it in each call.", show_default="the rows held out by demur fit")
+    str | None,
+    DATA(help="Labelled table to compare with; give it in each call.", show_default="the rows held out by demur fit"),
 ]
 MaxRisk = Annotated[
     float | None,

@@ -404,10 +404,10 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     content = exported.SerializeToString() if hasattr(exported, "SerializeToString") else os.fspath(exported)
     session = runtime.InferenceSession(content, options)
     names = [output.name for output in session.get_outputs()]
-    given = {} if cost is None else {"cost": np.array(float(cost))}
+    given = onnx_inputs(model, rows) | ({} if cost is None else {"cost": np.array(float(cost))})
     model = replace(model, novelty=None) if isinstance(model, TableModel) else copy(model).set_params(novelty=None)
     decision, classes, off = model.decide(rows, cost), class_values(model), 0.0
-    label, reject, confidence, *rest = session.run(names, {**onnx_inputs(model, rows), **given})
+    label, reject, confidence, *rest = session.run(names, given)
     is_close = np.abs(decision.acceptance) <= TOLERANCE
     if rest:
         own = np.asarray(model.predict_proba(rows), dtype=np.float64)
