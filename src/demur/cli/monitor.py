@@ -24,7 +24,7 @@ Reviewed = Annotated[bool, DATA("--reviewed", help="DATA holds reviewed rows: de
 ToReview = Annotated[Path | None, OUTPUT(help="Table to write: declined rows and a random audit, to be labelled.")]
 ReferenceRows = Annotated[
     str | None,
-    DATA(help="Labelled table to compare with; give it in each call.", show_default="the rows held out by demur fit"),
+    DATA(help="Labelled table to compare with, in each call.", show_default="the rows held out by demur fit"),
 ]
 MaxRisk = Annotated[
     float | None,
