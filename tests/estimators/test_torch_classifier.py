@@ -144,6 +144,14 @@ def test_a_network_for_a_table_is_wrapped_saved_exported_and_monitored(tmp_path)
     assert not Monitor(Reference.of(*looks, decision.reject, classes=again.classes), max_risk=0.5).watch(*looks)
 
 
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16])
+def test_rows_are_cast_to_the_type_of_the_module(kind):
+    model, rows = classifier("table"), rows_of("table")
+    in_single_precision = model.predict_proba(rows)
+    model.module.to(kind)
+    assert np.allclose(model.predict_proba(rows), in_single_precision, atol=5e-3)
+
+
 class Branching(torch.nn.Linear):
     def forward(self, x):
         return super().forward(x) * (5.0 if x.abs().sum() == 0 else 1.0)
@@ -155,6 +163,10 @@ def test_a_module_that_no_graph_can_hold_is_refused_in_words(tmp_path):
     model = TorchClassifier(Branching(4, 3), CLASSES)
     model.predict_proba(rows)
     with pytest.raises(ModelFileError, match="without Python conditions"):
+        demur.save(model, tmp_path / "model")
+    model = TorchClassifier(torch.nn.Linear(4, 3).bfloat16(), CLASSES)
+    model.predict_proba(rows)  # ONNX Runtime cannot multiply this type
+    with pytest.raises(ModelFileError, match=r"cannot be translated to ONNX .*module.float\(\)"):
         demur.save(model, tmp_path / "model")
     fixed = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Unflatten(0, (1, -1)), torch.nn.Flatten(0, 1))
     model = TorchClassifier(fixed, CLASSES)

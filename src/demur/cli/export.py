@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from demur.cli.console import say
+from demur.cli.console import check_free, say
 from demur.cli.options import OUTPUT, VALIDATION, Force
+from demur.errors import InputError
 
 
 def export(
@@ -29,14 +30,18 @@ def export(
     from demur.tabular import read_table
 
     target = out or Path(f"{model.resolve().name}.onnx")
-    loaded = load(model)
+    check_free(target, "--out", force)
+    loaded, table = load(model), check and read_table(check)
     export_onnx(loaded, target, overwrite=force)
     say(f"Wrote {target} ({target.stat().st_size / 1e3:,.1f} kB).")
     if getattr(loaded, "novelty", None) is not None:
         say("It decides by the rule alone: unlike the model, it does not detect novel rows.")
-    if check is None:
+    if table is None:
         return
-    agreement = compare_onnx(loaded, target, read_table(check))
+    try:
+        agreement = compare_onnx(loaded, target, table)
+    except ValueError as error:  # a model of arrays has no columns that could be compared before
+        raise InputError(f"{check} does not fit the model: {error}") from error
     say(
         f"onnxruntime and demur decide the same on {agreement.n_rows - agreement.n_different:,} of "
         f"{agreement.n_rows:,} rows of {check}; confidences differ by at most {agreement.confidence:.1g}."

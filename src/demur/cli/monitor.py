@@ -23,7 +23,8 @@ State = Annotated[Path, OUTPUT(help="State file; created by the first call.")]
 Reviewed = Annotated[bool, DATA("--reviewed", help="DATA holds reviewed rows: declined or audited, with labels.")]
 ToReview = Annotated[Path | None, OUTPUT(help="Table to write: declined rows and a random audit, to be labelled.")]
 ReferenceRows = Annotated[
-    str | None, DATA(help="Labelled table to compare with.", show_default="the rows held out by demur fit")
+    str | None,
+    DATA(help="Labelled table to compare with, in each call.", show_default="the rows held out by demur fit"),
 ]
 MaxRisk = Annotated[
     float | None,
@@ -123,7 +124,10 @@ def _check_state(
                 f"{state} was started {begun}, which cannot change: omit the option, or start another state."
             )
     if reference not in (None, found.reference):
-        raise InputError(f"{state} was started with another model or other reference rows: start another state.")
+        raise InputError(
+            f"{state} was started with another model or other reference rows: give the same --reference, or start "
+            "another state."
+        )
 
 
 def _print(watching: "Monitor") -> None:

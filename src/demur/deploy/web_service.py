@@ -41,11 +41,11 @@ _PROBES = ("/health", "/ready", "/metrics")
 """Paths that are asked every few seconds, and logged at level debug only."""
 
 _REFUSALS = {
-    400: "The body is not JSON, or the host name is unknown.",
+    400: "The host name is unknown.",
     401: "The request has no valid key.",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
-    422: "The request does not fit the model.",
+    422: "The body is not JSON, or does not fit the model.",
     500: "The service failed; its log has the reason.",
 }
 

@@ -79,7 +79,8 @@ class TorchClassifier(TrainedNetwork):
     batch_size : int, default=256
         Rows that are computed at once.
     dtype : {"float32", "float64", "int64"}, default="float32"
-        The type in which the module takes its rows: "int64" for token numbers.
+        The type in which the module takes its rows: "int64" for token numbers. Other rows are then cast to the type of
+        the module's parameters. Convert a module in half precision with ``module.float()`` before it is saved.
 
     Attributes
     ----------
@@ -106,7 +107,8 @@ class TorchClassifier(TrainedNetwork):
 
     def proba_of(self, rows: Tensor) -> Tensor:
         """Return the probabilities of a batch, in double precision and in the order of ``classes_``."""
-        found = self.module(rows)
+        parameter = next(self.module.parameters(), rows)
+        found = self.module(rows.to(parameter if rows.is_floating_point() else parameter.device))
         scores = getattr(found, "logits", found)
         given, loss = np.asarray(self.classes), resolve(self.loss)
         if not isinstance(scores, Tensor) or scores.ndim != 2:
@@ -134,11 +136,9 @@ class TorchClassifier(TrainedNetwork):
 
     def _proba(self, rows: AnyArray) -> AnyArray:
         self.check_parameters()
-        parameter = next(self.module.parameters(), None)
-        batch = torch.from_numpy(rows).to("cpu" if parameter is None else parameter.device)
         with torch.inference_mode():
             self.module.eval()
-            found: AnyArray = self.proba_of(batch).cpu().numpy()
+            found: AnyArray = self.proba_of(torch.from_numpy(rows)).cpu().numpy()
         return found
 
 

@@ -150,7 +150,7 @@ def onnx_model(model: Estimator) -> Any:
         was fitted on a table with other columns than numbers has one input per column instead, of shape (rows, 1) and
         named like it (``column_cost`` if it is named like an input or output below): double for numbers, truth values
         (0 and 1), dates (days since 1970) and times (seconds), with NaN for missing values; text for categories, with
-        the empty text for missing ones.
+        the empty text for missing ones. (If the empty text is itself a category, a missing value counts as it.)
         :func:`onnx_inputs` makes them.
 
         ``cost``, one double, may be left out. It exists where the model decides by Chow's rule.
@@ -402,10 +402,10 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     content = exported.SerializeToString() if hasattr(exported, "SerializeToString") else os.fspath(exported)
     session = runtime.InferenceSession(content, options)
     names = [output.name for output in session.get_outputs()]
-    given = {} if cost is None else {"cost": np.array(float(cost))}
-    label, reject, confidence, *rest = session.run(names, {**onnx_inputs(model, rows), **given})
+    given = onnx_inputs(model, rows) | ({} if cost is None else {"cost": np.array(float(cost))})
     model = replace(model, novelty=None) if isinstance(model, TableModel) else copy(model).set_params(novelty=None)
     decision, classes, off = model.decide(rows, cost), class_values(model), 0.0
+    label, reject, confidence, *rest = session.run(names, given)
     is_close = np.abs(decision.acceptance) <= TOLERANCE
     if rest:
         own = np.asarray(model.predict_proba(rows), dtype=np.float64)
