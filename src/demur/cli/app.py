@@ -60,7 +60,10 @@ def run() -> None:
         sys.stderr.close()
         sys.exit(0)
     except (UserError, OSError) as error:
-        notes.print(f"demur: {' '.join(str(error).split())}", markup=False)
+        said = str(error)
+        if isinstance(error, OSError) and error.filename:
+            said = f"{error.filename}: {error.strerror}."
+        notes.print(f"demur: {' '.join(said.split())}", markup=False)
         sys.exit(getattr(error, "exit_code", 2))
     except MemoryError:
         notes.print("demur: there is not enough memory: give fewer rows at once, or a smaller model.")
