@@ -46,7 +46,7 @@ def evaluate(
     Example: demur evaluate model/ test.csv --report report.html
     """
     if report is not None:
-        check_free(report, "--report", force)
+        check_free(report, "--report", force, data, labels)
     from demur.tabular import (
         CallsEvaluation,
         CallsModel,
@@ -108,7 +108,7 @@ def compare(
     Example: demur compare model-a/ model-b/ test.csv
     """
     from demur.tabular import cost_difference, evaluate_table, read_labelled
-    from demur.tabular.evaluation_figures import json_ready, rows_needed
+    from demur.tabular.evaluation_figures import json_ready, percent, rows_needed
 
     if data == "-":
         raise InputError("compare reads the table once for each model: give a file instead of standard input.")
@@ -137,7 +137,7 @@ def compare(
         print_json({"rows": found[0].n_rows, "difference": json_ready(difference), "real": real, "models": by_model})
         return
     rows = [
-        (folder, f"{one.paid(price).mean():.4f}", f"{one.coverage:.1%}", f"{one.accepted_accuracy:.1%}")
+        (folder, f"{one.paid(price).mean():.4f}", percent(one.coverage), percent(one.accepted_accuracy))
         for folder, one in named
     ]
     say(f"{found[0].n_rows:,} rows of {data}; declining costs {price:g}, a mistake 1.")

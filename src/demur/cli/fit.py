@@ -273,7 +273,8 @@ def _check(given: Mapping[str, Any]) -> None:
     if given["report"] is not None:
         if given["test"] is None and not given["holdout"]:
             raise InputError("--report needs rows to evaluate the model on: give --test or a --holdout above 0.")
-        check_free(given["report"], "--report", given["force"])
+        inputs = (given[name] for name in ("data", "proba", "answers", "test", "labels", "cost_matrix"))
+        check_free(given["report"], "--report", given["force"], *inputs)
 
 
 def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:

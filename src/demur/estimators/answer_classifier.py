@@ -123,9 +123,19 @@ class AnswerClassifier(ProbabilityClassifier):
         return self
 
     def predict_proba(self, X: Features) -> Floats:
-        """Return the probabilities of the classes: for the one that is the answer, that of being right."""
+        """Return the probabilities of the classes: for the one that is the answer, that of being right.
+
+        Percentages are refused if the confidences of training were fractions.
+        """
         check_is_fitted(self)
         said, sure = self._read(X)
+        low, high = self.knots_[[0, -1]]
+        beyond = np.flatnonzero(sure > 2)  # percentages, to a model of fractions
+        if 0 <= low < high <= 1 and len(beyond):
+            raise InputError(
+                f"row {beyond[0] + 1:,} has the confidence {sure[beyond[0]]:g}, and those of training lie between "
+                f"{low:.3g} and {high:.3g}: give confidences on the scale of training."
+            )
         proba = np.full((len(said), len(self.classes_)), 1 / len(self.classes_))
         rows = np.flatnonzero(said < len(self.classes_))
         said, sure = said[rows], sure[rows]
