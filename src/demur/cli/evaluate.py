@@ -48,9 +48,7 @@ def evaluate(
     if report is not None:
         check_free(report, "--report", force, data, labels)
     from demur.tabular import (
-        CallsEvaluation,
         CallsModel,
-        Evaluation,
         evaluate_calls,
         evaluate_table,
         read_labelled,
@@ -71,17 +69,25 @@ def evaluate(
         allowed=() if group is None else (group,),
         labels=labels,
     )
-    judged: Evaluation | CallsEvaluation
+    judged: Any
     if isinstance(fitted, CallsModel):
         if any(one is not None for one in (cost, group, report)):
             raise InputError("a cascade has no --cost, --group or --report: leave them out.")
         judged = evaluate_calls(fitted, table, where=data)
     else:
-        more: dict[str, Any] = {"group": group, "importances": report is not None, "ignored": ignore}
-        judged = evaluate_table(fitted, table, cost=cost, prices=prices, where=data, **more)
+        judged = evaluate_table(
+            fitted,
+            table,
+            cost=cost,
+            group=group,
+            prices=prices,
+            importances=report is not None,
+            ignored=ignore,
+            where=data,
+        )
         if report is not None:
-            title = f"{fitted.target}: {Path(data).name}"
-            write_report(judged, report, title=title, made=about(fitted, data), overwrite=force)
+            made = about(fitted, data)
+            write_report(judged, report, title=f"{fitted.target}: {Path(data).name}", made=made, overwrite=force)
     if as_json:
         print_json(judged.to_json())
         return
@@ -142,8 +148,9 @@ def compare(
     ]
     say(f"{found[0].n_rows:,} rows of {data}; declining costs {price:g}, a mistake 1.")
     print_table("", ("model", "cost per row", "answered", "right answers"), rows)
-    interval = f"95 % interval {difference.low:+.4f} to {difference.high:+.4f}"
-    say(f"Difference: {difference.estimate:+.4f} per row ({interval}).")
+    say(
+        f"Difference: {difference.estimate:+.4f} per row (95 % interval {difference.low:+.4f} to {difference.high:+.4f})."
+    )
     if real:
         say(f"The difference is significant: {second if difference.estimate > 0 else first} costs less.")
     else:

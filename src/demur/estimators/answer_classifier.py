@@ -129,12 +129,11 @@ class AnswerClassifier(ProbabilityClassifier):
         """
         check_is_fitted(self)
         said, sure = self._read(X)
-        low, high = self.knots_[[0, -1]]
-        beyond = np.flatnonzero(sure > 2)  # percentages, to a model of fractions
-        if 0 <= low < high <= 1 and len(beyond):
+        beyond = np.flatnonzero(sure > 2)  # percentages, for a model of fractions
+        if len(beyond) and self.knots_[0] >= 0 and self.knots_[-1] <= 1:
             raise InputError(
-                f"row {beyond[0] + 1:,} has the confidence {sure[beyond[0]]:g}, and those of training lie between "
-                f"{low:.3g} and {high:.3g}: give confidences on the scale of training."
+                f"row {beyond[0] + 1:,} has the confidence {sure[beyond[0]]:g}, and no row of training has one above "
+                f"{self.knots_[-1]:.3g}: give confidences on the scale of training."
             )
         proba = np.full((len(said), len(self.classes_)), 1 / len(self.classes_))
         rows = np.flatnonzero(said < len(self.classes_))

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, ByName, Features, FloatArray, Floats, Ints, Mask, Objects
+from demur.array_types import AnyArray, ByName, Features, Floats, Ints, Mask, Objects
 from demur.columns.frames import TableError, as_table, check_columns, did_you_mean, listed, shown
 from demur.columns.schema import DROPPED, LARGEST, Schema
 from demur.errors import InputError, MissingExtraError
@@ -819,7 +819,7 @@ def likely_leaks(codes: Floats, labels: NDArray[np.str_], schema: Schema) -> lis
     if len(schema.columns) < 2 or n_others < _FEWEST_OTHERS:
         return []
     tree, found, half = DecisionTreeClassifier(max_leaf_nodes=_LEAVES, random_state=0), [], len(y) // 2
-    known = np.where(np.abs(codes[some]) > LARGEST, np.nan, codes[some])
+    known = np.clip(codes[some], -LARGEST, LARGEST)
     for name, values in zip(schema.names, known.T, strict=True):
         predicted = tree.fit(values[:half, None], y[:half]).predict(values[half:, None])
         share = np.mean(predicted != y[half:])
