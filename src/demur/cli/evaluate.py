@@ -46,7 +46,7 @@ def evaluate(
     Example: demur evaluate model/ test.csv --report report.html
     """
     if report is not None:
-        check_free(report, "--report", force, data, labels)
+        check_free(report, "--report", force, data)
     from demur.tabular import (
         CallsModel,
         evaluate_calls,
@@ -76,18 +76,11 @@ def evaluate(
         judged = evaluate_calls(fitted, table, where=data)
     else:
         judged = evaluate_table(
-            fitted,
-            table,
-            cost=cost,
-            group=group,
-            prices=prices,
-            importances=report is not None,
-            ignored=ignore,
-            where=data,
+            fitted, table, cost=cost, group=group, prices=prices, importances=bool(report), ignored=ignore, where=data
         )
         if report is not None:
-            made = about(fitted, data)
-            write_report(judged, report, title=f"{fitted.target}: {Path(data).name}", made=made, overwrite=force)
+            title = f"{fitted.target}: {Path(data).name}"
+            write_report(judged, report, title=title, made=about(fitted, data), overwrite=force)
     if as_json:
         print_json(judged.to_json())
         return
@@ -149,7 +142,8 @@ def compare(
     say(f"{found[0].n_rows:,} rows of {data}; declining costs {price:g}, a mistake 1.")
     print_table("", ("model", "cost per row", "answered", "right answers"), rows)
     say(
-        f"Difference: {difference.estimate:+.4f} per row (95 % interval {difference.low:+.4f} to {difference.high:+.4f})."
+        f"Difference: {difference.estimate:+.4f} per row "
+        f"(95 % interval {difference.low:+.4f} to {difference.high:+.4f})."
     )
     if real:
         say(f"The difference is significant: {second if difference.estimate > 0 else first} costs less.")

@@ -272,7 +272,7 @@ def _check(given: Mapping[str, Any]) -> None:
     if given["report"] is not None:
         if given["test"] is None and not given["holdout"]:
             raise InputError("--report needs rows to evaluate the model on: give --test or a --holdout above 0.")
-        inputs = (given[name] for name in (*_OWN_OPTIONS, "test", "labels"))
+        inputs = (given[name] for name in (*_OWN_OPTIONS, "test"))
         check_free(given["report"], "--report", given["force"], *inputs)
 
 
