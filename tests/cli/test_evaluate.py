@@ -57,6 +57,17 @@ def test_the_verdict_comes_first_and_checks_can_be_left_out(demur, pets):
     assert (refused.code, "there is no check 'DM3'" in refused.complaint) == (2, True)
 
 
+def test_a_report_never_replaces_the_rows_that_are_read(demur, pets, tmp_path):
+    rows = (pets / "new.csv").read_bytes()
+    for option in ((pets / "new.csv"), (pets / "sub" / ".." / "new.csv")):
+        refused = demur("evaluate", pets / "model", pets / "new.csv", "--report", option, "--force")
+        assert (refused.code, "is a file that is being read" in refused.complaint) == (2, True)
+    command = ("fit", pets / "new.csv", "--target", "y", "--model", "lr", "--out", tmp_path / "m")
+    refused = demur(*command, "--report", pets / "new.csv", "--force")
+    assert (refused.code, "is a file that is being read" in refused.complaint) == (2, True)
+    assert (pets / "new.csv").read_bytes() == rows
+
+
 def test_another_cost_prices_and_decides(demur, pets):
     dear, cheap = (evaluated(demur, pets / "model", pets / "new.csv", "--cost", cost) for cost in ("0.4", "0.01"))
     assert dear["cost"] == 0.4

@@ -51,10 +51,20 @@ def test_any_increasing_scale_will_do(scale):
 def test_it_is_monotone_in_the_confidence_and_flat_outside():
     X, y, _ = simulated(500, 0)
     model = AnswerClassifier().fit(X, y)
-    grid = np.column_stack([np.full(50, "b", dtype=object), np.r_[-np.inf, -9, np.linspace(0, 1, 46), 9, np.inf]])
+    grid = np.column_stack([np.full(50, "b", dtype=object), np.r_[-np.inf, -9, np.linspace(0, 1, 46), 1.5, 2]])
     found = chance(model, grid)
     assert (np.diff(found) >= 0).all()
     assert found[0] == found[1] < found[-2] == found[-1]
+
+
+def test_percentages_are_refused_by_a_model_of_fractions():
+    X, y, _ = simulated(500, 0)
+    model = AnswerClassifier().fit(X, y)
+    X[3, 1] = 97.0
+    with pytest.raises(InputError, match="row 4 has the confidence 97, and no row of training has one above 1:"):
+        model.predict_proba(X)
+    X[:, 1] = 97.0
+    assert AnswerClassifier().fit(X, y).predict_proba(X).shape == (500, len(LABELS))
 
 
 def test_missing_and_constant_confidences():

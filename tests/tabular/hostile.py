@@ -126,6 +126,7 @@ def _nothing_to_read() -> dict[str, bytes]:
         "damaged.csv.gz": gzip.compress(noise)[:2_000] + b"\0" * 50 + gzip.compress(noise)[2_050:],
         "truncated.csv.bz2": bz2.compress(plain)[:-20],
         "truncated.csv.xz": lzma.compress(plain)[:-20],
+        "damaged.csv.xz": lzma.compress(noise)[:2_000] + b"\0" * 50 + lzma.compress(noise)[2_050:],
         "truncated.csv.zst": pa.compress(plain, codec="zstd", asbytes=True)[:-20],
         "twice_compressed.csv.gz": gzip.compress(gzip.compress(plain)),
         "archive.zip": _zip(plain),

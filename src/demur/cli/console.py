@@ -85,8 +85,10 @@ def check_new_model(path: Path, force: bool) -> None:
     check_target(path, overwrite=force)
 
 
-def check_free(path: Path, option: str, force: bool) -> None:
-    """Refuse a path that exists, unless it may be replaced."""
+def check_free(path: Path, option: str, force: bool, *inputs: str | Path | None) -> None:
+    """Refuse a path that exists, unless it may be replaced and is not one of the files to read."""
+    if path.resolve() in [Path(one).resolve() for one in inputs if one]:
+        raise InputError(f"{path} is a file that is being read: choose another {option}.")
     if path.exists() and not force:
         raise InputError(f"{path} exists already: choose another {option}, or pass --force to replace it.")
 

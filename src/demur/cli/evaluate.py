@@ -46,11 +46,9 @@ def evaluate(
     Example: demur evaluate model/ test.csv --report report.html
     """
     if report is not None:
-        check_free(report, "--report", force)
+        check_free(report, "--report", force, data, labels)
     from demur.tabular import (
-        CallsEvaluation,
         CallsModel,
-        Evaluation,
         evaluate_calls,
         evaluate_table,
         read_labelled,
@@ -71,14 +69,15 @@ def evaluate(
         allowed=() if group is None else (group,),
         labels=labels,
     )
-    judged: Evaluation | CallsEvaluation
+    judged: Any
     if isinstance(fitted, CallsModel):
         if any(one is not None for one in (cost, group, report)):
             raise InputError("a cascade has no --cost, --group or --report: leave them out.")
         judged = evaluate_calls(fitted, table, where=data)
     else:
-        more: dict[str, Any] = {"group": group, "importances": report is not None, "ignored": ignore}
-        judged = evaluate_table(fitted, table, cost=cost, prices=prices, where=data, **more)
+        judged = evaluate_table(
+            fitted, table, cost=cost, group=group, prices=prices, importances=bool(report), ignored=ignore, where=data
+        )
         if report is not None:
             title = f"{fitted.target}: {Path(data).name}"
             write_report(judged, report, title=title, made=about(fitted, data), overwrite=force)
@@ -108,7 +107,7 @@ def compare(
     Example: demur compare model-a/ model-b/ test.csv
     """
     from demur.tabular import cost_difference, evaluate_table, read_labelled
-    from demur.tabular.evaluation_figures import json_ready, rows_needed
+    from demur.tabular.evaluation_figures import json_ready, percent, rows_needed
 
     if data == "-":
         raise InputError("compare reads the table once for each model: give a file instead of standard input.")
@@ -137,13 +136,15 @@ def compare(
         print_json({"rows": found[0].n_rows, "difference": json_ready(difference), "real": real, "models": by_model})
         return
     rows = [
-        (folder, f"{one.paid(price).mean():.4f}", f"{one.coverage:.1%}", f"{one.accepted_accuracy:.1%}")
+        (folder, f"{one.paid(price).mean():.4f}", percent(one.coverage), percent(one.accepted_accuracy))
         for folder, one in named
     ]
     say(f"{found[0].n_rows:,} rows of {data}; declining costs {price:g}, a mistake 1.")
     print_table("", ("model", "cost per row", "answered", "right answers"), rows)
-    interval = f"95 % interval {difference.low:+.4f} to {difference.high:+.4f}"
-    say(f"Difference: {difference.estimate:+.4f} per row ({interval}).")
+    say(
+        f"Difference: {difference.estimate:+.4f} per row "
+        f"(95 % interval {difference.low:+.4f} to {difference.high:+.4f})."
+    )
     if real:
         say(f"The difference is significant: {second if difference.estimate > 0 else first} costs less.")
     else:

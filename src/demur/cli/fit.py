@@ -63,7 +63,6 @@ _EXCLUDES = {
         *("data", "proba", "answers", "model", "expert", "cost", "coverage", "max_risk", "cost_matrix", "dayfirst"),
         *("keep", "drop", "report", "labels"),
     ),
-    "mistake": ("budget",),
 }
 _ONLY_WITH = {
     "proba_kind": "proba",
@@ -259,7 +258,7 @@ def _check(given: Mapping[str, Any]) -> None:
             raise InputError(f"{flags[name]} needs {flags[other]}: give both, or leave {flags[name]} out.")
     if given["guarantee_share"] is not None and given["max_risk"] is None and given["coverage"] is None:
         raise InputError("--guarantee-share needs --max-risk or --coverage: give one of them, or leave it out.")
-    if all(given[name] is None for name in ("data", "proba", "answers", "calls")):
+    if all(given[name] is None for name in _OWN_OPTIONS):
         raise InputError("no data was given: give a table, as in demur fit data.csv, or --proba, --answers or --calls.")
     if not given["target"] and given["labels"] is None:
         raise InputError("no target was given: name its column with --target, or give a file with --labels.")
@@ -275,7 +274,8 @@ def _check(given: Mapping[str, Any]) -> None:
     if given["report"] is not None:
         if given["test"] is None and not given["holdout"]:
             raise InputError("--report needs rows to evaluate the model on: give --test or a --holdout above 0.")
-        check_free(given["report"], "--report", given["force"])
+        inputs = (given[name] for name in (*_OWN_OPTIONS, "test", "labels", "cost_matrix"))
+        check_free(given["report"], "--report", given["force"], *inputs)
 
 
 def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def wrap(
     if isinstance(estimator, TableModel):
         raise InputError(f"{model} is a model of a table already; use it as it is.")
     with open_table(data, delimiter=delimiter, decimal=decimal, dayfirst=dayfirst) as reader:
-        table = reader.read()
+        table = reader.read([target] if target else ())
     named = target if target in table.column_names else None
     schema = replace(Schema.from_frame(table, target=named, drop=drop or ()), notation=reader.notation)
     wrapped = TableModel.wrap(

@@ -124,9 +124,18 @@ class AnswerClassifier(ProbabilityClassifier):
         return self
 
     def predict_proba(self, X: Features) -> Floats:
-        """Return the probabilities of the classes: for the one that is the answer, that of being right."""
+        """Return the probabilities of the classes: for the one that is the answer, that of being right.
+
+        Percentages are refused if the confidences of training were fractions.
+        """
         check_is_fitted(self)
         said, sure = self._read(X)
+        beyond = np.flatnonzero(sure > 2)  # percentages, for a model of fractions
+        if len(beyond) and self.knots_[0] >= 0 and self.knots_[-1] <= 1:
+            raise InputError(
+                f"row {beyond[0] + 1:,} has the confidence {sure[beyond[0]]:g}, and no row of training has one above "
+                f"{self.knots_[-1]:.3g}: give confidences on the scale of training."
+            )
         proba = np.full((len(said), len(self.classes_)), 1 / len(self.classes_))
         rows = np.flatnonzero(said < len(self.classes_))
         said, sure = said[rows], sure[rows]

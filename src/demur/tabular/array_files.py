@@ -90,9 +90,7 @@ def arrays_of(stream: BinaryIO, name: str) -> dict[str, AnyArray | str]:
     path = getattr(stream, "name", None)
     if isinstance(stream, io.BufferedReader) and isinstance(path, str) and stream.peek(1)[:1] != b"P":
         return {"": path}
-    content = io.BytesIO(stream.read())
-    content.seek(0)
-    found = np.load(content, allow_pickle=False)
+    found = np.load(io.BytesIO(stream.read()), allow_pickle=False)
     return {"": found} if isinstance(found, np.ndarray) else {key: found[key] for key in found.files}
 
 

@@ -717,7 +717,7 @@ def _class_codes(labels: list[str | None], names: list[str | None], outside: Mas
     codes = np.array([position.get(label, len(names)) for label in labels], dtype=np.int64)
     if (codes == len(names)).all() and not outside.any():
         raise InputError(
-            f"none of the labels is a class of the model: y starts with {labels[0]!r}, the classes with {names[0]!r}."
+            f"none of the labels is a class of the model: they start with {labels[0]!r}, the classes with {names[0]!r}."
         )
     return codes
 

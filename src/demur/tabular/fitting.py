@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from demur.array_types import AnyArray, ByName, Features, FloatArray, Floats, Ints, Mask, Objects
+from demur.array_types import AnyArray, ByName, Features, Floats, Ints, Mask, Objects
 from demur.columns.frames import TableError, as_table, check_columns, did_you_mean, listed, shown
 from demur.columns.schema import DROPPED, LARGEST, Schema
 from demur.errors import InputError, MissingExtraError
@@ -785,7 +785,6 @@ _MOST_ROWS = 5_000
 _FEWEST_OTHERS = 30
 """Rows outside of the largest class from which a column that predicts all of them does so not by chance."""
 _LEAVES = 50
-_FEW = 500
 _TOLERATED = 0.02
 """Wrong rows, as a share of those outside of the largest class, up to which a column counts as a leak."""
 
@@ -820,16 +819,11 @@ def likely_leaks(codes: Floats, labels: NDArray[np.str_], schema: Schema) -> lis
     if len(schema.columns) < 2 or n_others < _FEWEST_OTHERS:
         return []
     tree, found, half = DecisionTreeClassifier(max_leaf_nodes=_LEAVES, random_state=0), [], len(y) // 2
-
-    def wrong(values: FloatArray, n: int) -> float:
-        """Return the share of wrong predictions for n rows by a tree that was fitted on n others."""
-        predicted = tree.fit(values[:n, None], y[:n]).predict(values[n : 2 * n, None])
-        return float(np.mean(predicted != y[n : 2 * n]))
-
-    known = np.where(np.abs(codes[some]) > LARGEST, np.nan, codes[some])
+    known = np.clip(codes[some], -LARGEST, LARGEST)
     for name, values in zip(schema.names, known.T, strict=True):
-        few = wrong(values, min(_FEW, half)) * len(y) > n_others / 2  # these rows show that it is no leak
-        if not few and (share := wrong(values, half)) * len(y) <= _TOLERATED * n_others:
+        predicted = tree.fit(values[:half, None], y[:half]).predict(values[half:, None])
+        share = np.mean(predicted != y[half:])
+        if share * len(y) <= _TOLERATED * n_others:
             found.append(
                 f"column {shown(name)} alone predicts the class of {1 - share:.1%} of the rows, which looks "
                 f"like a leak: if it is known only after the answer, leave it out with --drop {shown(name)}."

@@ -66,6 +66,7 @@ def _explained(name: str, what: str) -> Iterator[None]:
         MemoryError,
         EOFError,
         zlib.error,
+        lzma.LZMAError,
         BadZipFile,
     ) as error:
         reason = str(error).rstrip(". ")
