@@ -87,6 +87,14 @@ def test_what_cannot_be_used_is_said_in_one_sentence(demur, folder, tmp_path, ar
     assert words in demur(arguments[0], *named).complaint
 
 
+def test_labels_with_a_unit_stay_as_they_are_written(demur, tmp_path):
+    rows = pd.DataFrame({"size": np.arange(40.0), "rate": ["10 %"] * 20 + ["20 %"] * 20})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    save(GaussianNB().fit(rows[["size"]], rows["rate"]), tmp_path / "own")
+    result = demur("wrap", tmp_path / "own", tmp_path / "rows.csv", "-t", "rate", "--calibrate", "--out", tmp_path / "m")
+    assert "Calibrated on 40 rows." in result.text
+
+
 def test_a_model_that_knows_its_columns_needs_no_wrapping(demur, pets, tmp_path):
     complaint = demur("wrap", pets / "model", pets / "new.csv", "--out", tmp_path / "m").complaint
     assert "is a model of a table already" in complaint
