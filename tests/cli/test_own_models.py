@@ -91,7 +91,9 @@ def test_labels_with_a_unit_stay_as_they_are_written(demur, tmp_path):
     rows = pd.DataFrame({"size": np.arange(40.0), "rate": ["10 %"] * 20 + ["20 %"] * 20})
     rows.to_csv(tmp_path / "rows.csv", index=False)
     save(GaussianNB().fit(rows[["size"]], rows["rate"]), tmp_path / "own")
-    result = demur("wrap", tmp_path / "own", tmp_path / "rows.csv", "-t", "rate", "--calibrate", "--out", tmp_path / "m")
+    result = demur(
+        "wrap", tmp_path / "own", tmp_path / "rows.csv", "-t", "rate", "--calibrate", "--out", tmp_path / "m"
+    )
     assert "Calibrated on 40 rows." in result.text
 
 
