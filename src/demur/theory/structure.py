@@ -28,6 +28,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import sympy
@@ -52,6 +53,8 @@ LARGEST_DENOMINATOR = 10**12
 """Constants are taken as fractions, so that 1 - 0.7 is 3/10."""
 MOST_PIECES = 3000
 NARROWEST = 2.0**-60
+LARGEST_FORM = 5000
+"""What is longer takes minutes to differentiate; an iteration in a loss soon makes forms of millions of parts."""
 LAST_PIECE = 2.0**-30
 """So near p = 1 a derivative may vanish."""
 LEAST_COST = 1e-6
@@ -124,6 +127,12 @@ def name_of(node: Any) -> str:
 def exact(number: Any) -> Expr:
     """Return a constant as a fraction."""
     return sympy.Rational(Fraction(number).limit_denominator(LARGEST_DENOMINATOR))
+
+
+@lru_cache(100_000)
+def size(x: Expr) -> int:
+    """Return the number of parts of a form."""
+    return 1 + sum(map(size, x.args))
 
 
 def logarithm(x: Expr) -> Expr:
@@ -246,6 +255,8 @@ class Reader:
     forms: list[Expr] = field(default_factory=list)
 
     def ids(self, forms: Sequence[Expr], shape: Sequence[int]) -> Ids:
+        if any(size(form) > LARGEST_FORM for form in forms):
+            raise NotProvedError("a form is too long")
         start = len(self.forms)
         self.forms += forms
         return Ids(torch.arange(start, len(self.forms)).reshape(tuple(shape)))
