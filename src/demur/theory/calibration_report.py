@@ -22,6 +22,7 @@ from demur.theory.witness import Witness
 if TYPE_CHECKING:
     from demur.theory.repair import Repair
 
+IN_LATEX = str.maketrans({"_": r"\_", "^": r"\^{}", "|": "$|$", "<": "$<$", ">": "$>$"})
 IN_WORDS = {"false_reject": "false rejects", "false_accept": "false accepts", "misclassify": "wrong answers"}
 
 
@@ -202,13 +203,13 @@ class CalibrationReport:
         >>> print(check_calibration("ce", 3, 0.2).latex().splitlines()[0])
         % CALIBRATED: ce with 3 classes at c = 0.2: a theorem, by one minimum on the simplex.
         """
-        name = self.loss.replace("_", r"\_")
+        name = self.loss.translate(IN_LATEX)
         where = f"{name} with $K = {self.n_classes}$ classes at {self._costs()}"
         if self.witness is None:
             lines = self.certificate.lines if self.certificate is not None else self._without_witness()
             claim = {"theorem": "is calibrated for rejection", "search": "was not refuted by a search"}
             text = rf"The loss {where} {claim.get(self.evidence, 'was neither refuted nor resolved')}."
-            body = "\n\n".join(line.strip().replace("_", r"\_") for line in lines)
+            body = "\n\n".join(line.strip().translate(IN_LATEX) for line in lines)
             kind = "proposition" if self.certificate is not None else "remark"
             return f"% {self.headline}\n\\begin{{{kind}}}\n{text}\n\\end{{{kind}}}\n\n{body}\n"
         witness = self.witness
@@ -220,6 +221,8 @@ class CalibrationReport:
             w=witness,
             least=_digits(witness.least_risk),
             right=_digits(witness.chow_least_risk),
+            gap=_digits(witness.gap, 10),
+            error=_digits(witness.error, 1),
         )
 
     def script(self) -> str:
@@ -423,9 +426,10 @@ class CalibrationReport:
         return "none known."
 
 
-def _digits(value: float) -> str:
-    """Return a number with 50 digits."""
-    return str(mpmath.nstr(mpmath.mpf(float(value)), 50, strip_zeros=True)) if np.isfinite(value) else r"\infty"
+def _digits(value: float, n: int = 50) -> str:
+    """Return a number with n digits, for LaTeX."""
+    digits, _, power = mpmath.nstr(mpmath.mpf(float(value)), n).partition("e")
+    return r"\infty" if digits == "+inf" else digits + rf" \cdot 10^{{{int(power)}}}" * bool(power)
 
 
 def _operations(function: Callable[[Tensor], Tensor], example: Tensor) -> str:
@@ -449,7 +453,7 @@ $g = ({scores})$
 the decision is to {w.taken}, at a cost of ${w.taken_risk:.12g}$, and the pointwise risk of the loss is
 $W(g; \eta) = {least}$.
 Among all scores with the decision of least cost, the infimum of the risk is ${right}$, which is larger by
-${w.gap:.10g}$ (computed by: {w.precision}; the error of this difference is below ${w.error:.1g}$).
+${gap}$ (computed by: {w.precision}; the error of this difference is below ${error}$).
 So a minimiser of the risk takes a decision that costs more than the best one.
 \end{{proof}}
 """
@@ -503,7 +507,7 @@ inside = sorted((trial for trial in trials if decided(trial) == best), key=risk)
 found = min([np.inf, *(minimize(barred, trial, method="Nelder-Mead").fun for trial in inside)])
 print(f"risk with the wrong decision {{least:.12g}}")
 print(f"least risk with the right one {{found:.12g}} (claimed: {{claimed:.12g}})")
-assert found > least, "scores with the right decision have a smaller risk"
+assert found >= least, "scores with the right decision have a smaller risk"
 assert found >= claimed - error - 1e-9 * abs(claimed) if np.isfinite(claimed) else found == claimed
 print("The counterexample is confirmed.")
 '''

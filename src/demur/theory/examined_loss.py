@@ -104,14 +104,15 @@ class Scale:
         for size in (0.3, 1.0, 3.0, 30.0):
             scores = size * torch.randn(n_points, loss.n_outputs(n_classes), generator=generator, dtype=torch.float64)
             with torch.no_grad():
-                values = loss.forward(scores, y, cost)
+                values, *near = (loss.forward(scores + 1e-6 * step, y, cost) for step in (0, -1.5, -0.5, 0.5, 1.5))
             precision, plain = torch.finfo(values.dtype).eps, values.to(torch.float64)
+            rough = float((near[3] - near[0] - 3 * (near[2] - near[1])).abs().median())  # third difference: rounding
             low, offset, high = plain.quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)).tolist()
             # Upwards there may be no end to an exponential of a large multiple of a score; downwards there is.
             below, spread = 2 * (offset - low), high - low
             unit = min(below, spread) if below > 1e-3 * spread or below > 100 * precision * abs(offset) else spread
             if unit > 100 * precision * abs(offset):
-                return cls(offset, unit, noise=max(1e-15, precision * float(plain.abs().median()) / unit))
+                return cls(offset, unit, noise=max(1e-15, precision * float(plain.abs().median()) / unit, rough / unit))
         return cls(offset, 1.0, noise=max(1e-15, precision * abs(offset)))
 
 

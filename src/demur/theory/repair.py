@@ -229,7 +229,7 @@ def _separable_part(loss: Loss, n_classes: int, cost: float) -> Callable[[Tensor
     n_outputs = loss.n_outputs(n_classes)
 
     def part(surprise: Tensor) -> Tensor:
-        rest = torch.log(torch.expm1(surprise).clamp(min=1e-300)) - torch.log(torch.tensor(n_outputs - 1.0))
+        rest = torch.log(torch.expm1(surprise).clamp(min=1e-300)) - np.log(n_outputs - 1)
         scores = torch.zeros(len(surprise), n_outputs, dtype=torch.float64)
         scores = torch.cat([scores[:, :1], scores[:, 1:] + rest[:, None]], 1)
         values: Tensor = loss.forward(scores, torch.zeros(len(surprise), dtype=torch.long), cost)
@@ -296,7 +296,7 @@ def _threshold(minima: _Minimisers, cost: float, seed: int, seconds: float) -> R
                 rule = _exceeding(statistic, limit, n_classes)
                 loss = replace(_paired(subject, Relinked(cost, "power")), decision_rule=rule)
                 check = _check(loss, subject, seed, seconds)
-                if not check.refuted:
+                if check.calibrated:
                     formula = f"Answer the largest class score iff {name} exceeds {limit:.8g}."
                     return Repair("threshold", formula, loss=loss, check=check)
         remains.append(f"{name}: up to {low:.4g} where rejecting is right, from {high:.4g} on where answering is")
