@@ -394,12 +394,10 @@ class FunctionLoss(Loss):
 
 
 def _takes_cost(function: LossFunction) -> bool:
-    """Return whether a function, or the forward method of a torch module, is called with the cost as its third argument."""
+    """Return whether a function, or the forward method of a torch module, takes the cost as third argument."""
     try:
         signature = inspect.signature(getattr(function, "forward", function))
         third = signature.parameters[[*signature.bind_partial(*range(3)).arguments][-1]]
-    except TypeError:
+    except (TypeError, ValueError):  # it takes two, or it is written in C and does not say
         return False
-    except ValueError:  # a function written in C, which does not say
-        return True
     return third.default is third.empty or third.name in ("c", "cost")

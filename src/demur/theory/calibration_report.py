@@ -22,7 +22,6 @@ from demur.theory.witness import Witness
 if TYPE_CHECKING:
     from demur.theory.repair import Repair
 
-IN_LATEX = str.maketrans({"_": r"\_", "^": r"\^{}", "|": "$|$", "<": "$<$", ">": "$>$"})
 IN_WORDS = {"false_reject": "false rejects", "false_accept": "false accepts", "misclassify": "wrong answers"}
 
 
@@ -203,13 +202,13 @@ class CalibrationReport:
         >>> print(check_calibration("ce", 3, 0.2).latex().splitlines()[0])
         % CALIBRATED: ce with 3 classes at c = 0.2: a theorem, by one minimum on the simplex.
         """
-        name = self.loss.translate(IN_LATEX)
+        name = self.loss.replace("_", r"\_")
         where = f"{name} with $K = {self.n_classes}$ classes at {self._costs()}"
         if self.witness is None:
             lines = self.certificate.lines if self.certificate is not None else self._without_witness()
             claim = {"theorem": "is calibrated for rejection", "search": "was not refuted by a search"}
             text = rf"The loss {where} {claim.get(self.evidence, 'was neither refuted nor resolved')}."
-            body = "\n\n".join(line.strip().translate(IN_LATEX) for line in lines)
+            body = "\n\n".join(line.strip().replace("_", r"\_") for line in lines)
             kind = "proposition" if self.certificate is not None else "remark"
             return f"% {self.headline}\n\\begin{{{kind}}}\n{text}\n\\end{{{kind}}}\n\n{body}\n"
         witness = self.witness
@@ -221,8 +220,6 @@ class CalibrationReport:
             w=witness,
             least=_digits(witness.least_risk),
             right=_digits(witness.chow_least_risk),
-            gap=_digits(witness.gap, 10),
-            error=_digits(witness.error, 1),
         )
 
     def script(self) -> str:
@@ -426,10 +423,9 @@ class CalibrationReport:
         return "none known."
 
 
-def _digits(value: float, n: int = 50) -> str:
-    """Return a number with n digits, for LaTeX."""
-    digits, _, power = mpmath.nstr(mpmath.mpf(float(value)), n).partition("e")
-    return r"\infty" if digits == "+inf" else digits + rf" \cdot 10^{{{int(power)}}}" * bool(power)
+def _digits(value: float) -> str:
+    """Return a number with 50 digits."""
+    return str(mpmath.nstr(mpmath.mpf(float(value)), 50, strip_zeros=True)) if np.isfinite(value) else r"\infty"
 
 
 def _operations(function: Callable[[Tensor], Tensor], example: Tensor) -> str:
@@ -453,7 +449,7 @@ $g = ({scores})$
 the decision is to {w.taken}, at a cost of ${w.taken_risk:.12g}$, and the pointwise risk of the loss is
 $W(g; \eta) = {least}$.
 Among all scores with the decision of least cost, the infimum of the risk is ${right}$, which is larger by
-${gap}$ (computed by: {w.precision}; the error of this difference is below ${error}$).
+${w.gap:.10g}$ (computed by: {w.precision}; the error of this difference is below ${w.error:.1g}$).
 So a minimiser of the risk takes a decision that costs more than the best one.
 \end{{proof}}
 """

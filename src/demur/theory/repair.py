@@ -46,8 +46,6 @@ class Repair:
         The loss with this rule, to train and to check.
     check : CalibrationReport or None
         The check of that pair.
-    error : float
-        The largest distance between eta and the probabilities of the rule, over the minimisers that were tried.
     pair : tuple of two arrays or None
         Two eta with one minimiser and different right decisions.
     """
@@ -57,7 +55,6 @@ class Repair:
     rule: Relinked | None = None
     loss: Loss | None = None
     check: CalibrationReport | None = None
-    error: float = float("nan")
     pair: tuple[Floats, Floats] | None = None
 
     def as_dict(self) -> ByName:
@@ -90,7 +87,7 @@ class _Minimisers:
         cost, n_classes = subject.target.single, subject.n_classes
         assert cost is not None
         generator = torch.Generator().manual_seed(seed)
-        near = torch.tensor([0.004, -0.004, 0.03, -0.03], dtype=torch.float64) * cost / 0.2 + 1 - cost
+        near = torch.tensor([0.0025, -0.0025, 0.03, -0.03], dtype=torch.float64) * cost / 0.2 + 1 - cost
         rows = structured_eta(near, n_classes)
         rows = torch.cat([rows, *_with_less(rows)])
         rows = over_all_classes(rows, 12 * n_classes) if not subject.symmetric else rows
@@ -154,7 +151,7 @@ def find_repair(subject: ExaminedLoss, *, seed: int = 0, seconds: float = 60.0) 
             loss = _paired(subject, rule)
             check = _check(loss, subject, seed, seconds)
             if not check.refuted:
-                return Repair("link", formula, rule, loss, check, error)
+                return Repair("link", formula, rule, loss, check)
     return _threshold(minima, cost, seed, seconds)
 
 

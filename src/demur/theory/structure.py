@@ -181,7 +181,6 @@ ELEMENTWISE: dict[str, Callable[..., Expr]] = {
     "log1p": lambda x: logarithm(1 + x),
     "sigmoid": Sigmoid,
     "softplus": softplus,
-    "log_sigmoid_forward": lambda x: -Softplus(-x),
     "relu": lambda x: largest_of(x, sympy.S.Zero),
     "minimum": least_of,
     "maximum": largest_of,
@@ -343,7 +342,7 @@ class Reader:
         return self.boxes is not None and bool(bounds(sympy.expand(x), self.boxes).a > -1e-12)
 
     def on_log_sigmoid_forward(self, x: Ids) -> tuple[Ids]:
-        return (self.each(ELEMENTWISE["log_sigmoid_forward"], x),)
+        return (self.each(lambda z: -Softplus(-z), x),)
 
     def on_sum(self, x: Any, dims: Sequence[int], keepdim: bool = False) -> Ids:
         return self.by_row(x, dims[0], lambda row: [self.added(row)], keepdim=keepdim)

@@ -63,11 +63,6 @@ class TheoremFour:
         return frozenset(side for side, failed in sides.items() if failed)
 
     @property
-    def corollary_holds(self) -> bool:
-        """Whether both equalities of Corollary 5 hold: h depends on max eta alone at the boundary."""
-        return max(abs(self.sup_boundary), abs(self.inf_boundary)) <= self.tolerance
-
-    @property
     def assumptions_hold(self) -> bool:
         """Whether the second derivative in r was positive at every eta tried, as the theorem assumes."""
         return self.least_curvature > 0
