@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from demur.losses import FunctionLoss, available, get
 from demur.theory import LossContractError, check_calibration
 from demur.theory.calibration_check import certify
-from demur.theory.structure import NotProvedError, P, S, exact, negative, prove
+from demur.theory.structure import NotProvedError, P, S, exact, negative
 
 pytestmark = pytest.mark.slow
 
@@ -347,4 +347,4 @@ def test_a_long_iteration_in_a_loss_is_not_read():
             scores = scores / torch.exp(scores).sum(-1, keepdim=True)
         return torch.nn.functional.cross_entropy(scores, y, reduction="none")
 
-    assert prove(FunctionLoss(iterated), 3, 0.2) is None
+    assert certify(FunctionLoss(iterated), 3, 0.2) is None
