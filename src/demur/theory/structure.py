@@ -28,7 +28,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeAlias
 
 import sympy
@@ -53,7 +53,7 @@ LARGEST_DENOMINATOR = 10**12
 """Constants are taken as fractions, so that 1 - 0.7 is 3/10."""
 MOST_PIECES = 3000
 NARROWEST = 2.0**-60
-LARGEST_FORM = 5000
+LARGEST_FORM = 1000
 """What is longer takes minutes to differentiate; an iteration in a loss soon makes forms of millions of parts."""
 LAST_PIECE = 2.0**-30
 """So near p = 1 a derivative may vanish."""
@@ -129,7 +129,7 @@ def exact(number: Any) -> Expr:
     return sympy.Rational(Fraction(number).limit_denominator(LARGEST_DENOMINATOR))
 
 
-@lru_cache(100_000)
+@cache
 def size(x: Expr) -> int:
     """Return the number of parts of a form."""
     return 1 + sum(map(size, x.args))
