@@ -487,11 +487,14 @@ class Relinked(Rule):
         if self.form == "affine":
             eta = (proba @ slope).clip(min=0)
             return eta / eta.sum(-1)[..., None]
-        p = proba.clip(min=1e-30)
+        tiny = library.finfo(
+            proba.dtype
+        ).tiny  # at temperature 7 the p of a rare class is its probability to the power 7
+        p = proba.clip(min=tiny)
         if self.form == "power":
             worth = slope * library.log(p) + offset
         else:
-            odds = library.log(p) - library.log((1 - p).clip(min=1e-30))
+            odds = library.log(p) - library.log((1 - p).clip(min=tiny))
             place = (odds - slope[0]) / (slope[1] - slope[0]) * (len(offset) - 1)
             below = library.floor(place).clip(0, len(offset) - 2)
             cell = below.astype(np.int64) if library is np else below.long()

@@ -49,7 +49,7 @@ def test_a_loss_without_a_cost_is_called_without_one(loss):
     ("loss", "message"),
     [
         (torch.nn.CrossEntropyLoss(), "reduction='none'"),
-        (torch.nn.functional.cross_entropy, r"called with \(scores, y, cost\), or with \(scores, y\)"),
+        (torch.nn.functional.cross_entropy, "reduction='none'"),
         (lambda a, b, c, d: a[:, 0], "wrap it in a function"),
     ],
 )
@@ -151,3 +151,12 @@ def test_a_loss_of_one_price_refuses_a_matrix():
 def test_a_number_of_scores_that_cannot_be_is_refused(loss, outputs, message):
     with pytest.raises((TypeError, ValueError), match=message):
         check_calibration(loss, 3, 0.2, outputs=outputs)
+
+
+def test_a_third_argument_with_a_default_is_not_the_cost():
+    def smoothed(scores, y, smoothing=0.1):
+        return torch.nn.functional.cross_entropy(scores, y, reduction="none", label_smoothing=smoothing)
+
+    scores, y = torch.randn(5, 3), torch.tensor([0, 1, 2, 0, 1])
+    assert torch.equal(FunctionLoss(smoothed)(scores, y, cost=0.4), smoothed(scores, y))
+    assert FunctionLoss(lambda scores, y, cost=0.1: 0 * scores[:, 0] + cost)(scores, y, cost=0.4)[0] == 0.4

@@ -87,8 +87,8 @@ def test_two_classes_have_one_calibrated_beta(name):
     right = check_calibration(name, 2, 0.2)
     assert right.calibrated
     assert right.beta.some_beta_works
-    theorem = right.theorem_four
-    assert max(abs(theorem.sup_boundary), abs(theorem.inf_boundary)) <= theorem.tolerance  # Corollary 5
+    found = right.theorem_four
+    assert max(abs(found.sup_boundary), abs(found.inf_boundary)) <= found.tolerance
     above, below = (check_calibration(get(name, beta=right.beta.value * f), 2, 0.2) for f in (1.05, 0.95))
     assert (above.fails, below.fails) == ({"false_accept"}, {"false_reject"})
 

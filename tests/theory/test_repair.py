@@ -169,6 +169,12 @@ def test_two_distributions_with_one_minimiser_leave_no_rule(name):
     assert "minimise the risk at both" in str(found)
 
 
+def test_the_power_of_a_high_temperature_holds_for_rare_classes():
+    """p is proportional to eta^7, 1e-35 for a class of probability 1e-5."""
+    eta = np.array([0.95, 0.05 - 1e-5, 1e-5])
+    assert Relinked(0.05, "power", 1 / 7).link(eta**7 / (eta**7).sum()) == pytest.approx(eta)
+
+
 @pytest.mark.slow
 def test_a_threshold_for_one_cost():
     found = repair_of(weighted_ova(hinge), lambda s, c: (s.argmax(-1), s.amax(-1) <= 1.5))

@@ -337,3 +337,14 @@ def test_a_sign_is_proved_on_the_whole_line_or_not_at_all():
     for form in (exact(-1e-3) + 2e-3 / (1 + 1e4 * (S - exact(0.7)) ** 2), S, -(S**2)):
         with pytest.raises(NotProvedError):
             negative(form, S, -torch.inf, torch.inf)
+
+
+def test_a_long_iteration_in_a_loss_is_not_read():
+    """Each round uses the scores of the last one K times: written out, the formula has more than 3^30 parts."""
+
+    def iterated(scores, y):
+        for _ in range(30):
+            scores = scores / torch.exp(scores).sum(-1, keepdim=True)
+        return torch.nn.functional.cross_entropy(scores, y, reduction="none")
+
+    assert certify(FunctionLoss(iterated), 3, 0.2) is None

@@ -294,7 +294,7 @@ class FunctionLoss(Loss):
     function : callable
         Function of scores (n, n_outputs), labels (n,) and the cost that returns one loss per row, (n,), in
         differentiable torch operations. It may leave the cost out, as ``torch.nn.CrossEntropyLoss(reduction="none")``
-        does.
+        does. A third argument with a default, such as ``gamma=2``, keeps it unless its name is ``c`` or ``cost``.
     decision_rule : "softmax", "rejector", "reject-score", Relinked or callable
         "softmax": one score per class, Chow's rule on their softmax. "rejector": one score per class and a last
         score r; answer the largest, accept iff r > 0 (then Theorem 4 applies). "reject-score": one score per class
@@ -343,7 +343,7 @@ class FunctionLoss(Loss):
         object.__setattr__(
             self, "has_link", self.decision_rule == "softmax" or isinstance(self.decision_rule, Relinked)
         )
-        object.__setattr__(self, "takes_cost", _accepts(self.function, 3) or not _accepts(self.function, 2))
+        object.__setattr__(self, "takes_cost", _takes_cost(self.function))
 
     @property
     def name(self) -> str:
@@ -393,12 +393,11 @@ class FunctionLoss(Loss):
         """Check nothing: how many scores a function takes cannot be told from one call."""
 
 
-def _accepts(function: LossFunction, n_arguments: int) -> bool:
-    """Return whether a function, or the forward method of a torch module, can be called with so many arguments."""
+def _takes_cost(function: LossFunction) -> bool:
+    """Return whether a function, or the forward method of a torch module, takes the cost as third argument."""
     try:
-        inspect.signature(getattr(function, "forward", function)).bind(*range(n_arguments))
-    except TypeError:
+        signature = inspect.signature(getattr(function, "forward", function))
+        third = signature.parameters[[*signature.bind_partial(*range(3)).arguments][-1]]
+    except (TypeError, ValueError):  # it takes two, or it is written in C and does not say
         return False
-    except ValueError:  # a function written in C, which does not say
-        return n_arguments == 3
-    return True
+    return third.default is third.empty or third.name in ("c", "cost")

@@ -253,8 +253,6 @@ def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: i
     n_classes, single = target.n_classes, target.single
     n_points = max(64, 2 * n_classes)
     n_outputs = loss.n_outputs(n_classes)
-    if not isinstance(n_outputs, int) or n_outputs < 1:
-        raise LossContractError(f"{loss.name} must need at least one score, n_outputs({n_classes}) is {n_outputs!r}.")
     if single is None and not loss.has_link and not isinstance(loss, FunctionLoss):
         raise LossContractError(
             f"{loss.name} is made for one price of rejecting and has no probabilities to decide with; give one cost, "

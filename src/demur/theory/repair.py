@@ -46,8 +46,6 @@ class Repair:
         The loss with this rule, to train and to check.
     check : CalibrationReport or None
         The check of that pair.
-    error : float
-        The largest distance between eta and the probabilities of the rule, over the minimisers that were tried.
     pair : tuple of two arrays or None
         Two eta with one minimiser and different right decisions.
     """
@@ -57,7 +55,6 @@ class Repair:
     rule: Relinked | None = None
     loss: Loss | None = None
     check: CalibrationReport | None = None
-    error: float = float("nan")
     pair: tuple[Floats, Floats] | None = None
 
     def as_dict(self) -> ByName:
@@ -89,7 +86,7 @@ class _Minimisers:
     def of(cls, subject: ExaminedLoss) -> "_Minimisers":
         cost, n_classes = subject.target.single, subject.n_classes
         assert cost is not None
-        near = torch.tensor([0.004, -0.004, 0.03, -0.03], dtype=torch.float64) * cost / 0.2 + 1 - cost
+        near = torch.tensor([0.0025, -0.0025, 0.03, -0.03], dtype=torch.float64) * cost / 0.2 + 1 - cost
         rows = structured_eta(near, n_classes)
         rows = torch.cat([rows, *_with_less(rows)])
         rows = over_all_classes(rows, 12 * n_classes) if not subject.symmetric else rows
@@ -153,7 +150,7 @@ def find_repair(subject: ExaminedLoss) -> Repair:
             loss = _paired(subject, rule)
             check = _check(loss, subject)
             if not check.refuted:
-                return Repair("link", formula, rule, loss, check, error)
+                return Repair("link", formula, rule, loss, check)
     return _threshold(minima, cost)
 
 
@@ -228,7 +225,7 @@ def _separable_part(loss: Loss, n_classes: int, cost: float) -> Callable[[Tensor
     n_outputs = loss.n_outputs(n_classes)
 
     def part(surprise: Tensor) -> Tensor:
-        rest = torch.log(torch.expm1(surprise).clamp(min=1e-300)) - torch.log(torch.tensor(n_outputs - 1.0))
+        rest = torch.log(torch.expm1(surprise).clamp(min=1e-300)) - np.log(n_outputs - 1)
         scores = surprise.new_zeros(len(surprise), n_outputs)
         scores = torch.cat([scores[:, :1], scores[:, 1:] + rest[:, None]], 1)
         values: Tensor = loss.forward(scores, torch.zeros(len(surprise), dtype=torch.long), cost)
@@ -295,7 +292,7 @@ def _threshold(minima: _Minimisers, cost: float) -> Repair:
                 rule = _exceeding(statistic, limit, n_classes)
                 loss = replace(_paired(subject, Relinked(cost, "power")), decision_rule=rule)
                 check = _check(loss, subject)
-                if not check.refuted:
+                if check.calibrated:
                     formula = f"Answer the largest class score iff {name} exceeds {limit:.8g}."
                     return Repair("threshold", formula, loss=loss, check=check)
         remains.append(f"{name}: up to {low:.4g} where rejecting is right, from {high:.4g} on where answering is")

@@ -28,6 +28,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cache
 from typing import Any, TypeAlias
 
 import sympy
@@ -52,6 +53,8 @@ LARGEST_DENOMINATOR = 10**12
 """Constants are taken as fractions, so that 1 - 0.7 is 3/10."""
 MOST_PIECES = 3000
 NARROWEST = 2.0**-60
+LARGEST_FORM = 1000
+"""What is longer takes minutes to differentiate; an iteration in a loss soon makes forms of millions of parts."""
 LAST_PIECE = 2.0**-30
 """This close to p = 1 a derivative may be 0."""
 LEAST_COST = 1e-6
@@ -126,6 +129,12 @@ def exact(number: Any) -> Expr:
     return sympy.Rational(Fraction(number).limit_denominator(LARGEST_DENOMINATOR))
 
 
+@cache
+def size(x: Expr) -> int:
+    """Return the number of parts of a form."""
+    return 1 + sum(map(size, x.args))
+
+
 def logarithm(x: Expr) -> Expr:
     """Return the logarithm, of a product as a sum."""
     return sympy.expand_log(sympy.log(x))
@@ -172,7 +181,6 @@ ELEMENTWISE: dict[str, Callable[..., Expr]] = {
     "log1p": lambda x: logarithm(1 + x),
     "sigmoid": Sigmoid,
     "softplus": softplus,
-    "log_sigmoid_forward": lambda x: -Softplus(-x),
     "relu": lambda x: largest_of(x, sympy.S.Zero),
     "minimum": least_of,
     "maximum": largest_of,
@@ -246,6 +254,8 @@ class Reader:
     forms: list[Expr] = field(default_factory=list)
 
     def ids(self, forms: Sequence[Expr], shape: Sequence[int]) -> Ids:
+        if any(size(form) > LARGEST_FORM for form in forms):
+            raise NotProvedError("a form is too long")
         start = len(self.forms)
         self.forms += forms
         return Ids(torch.arange(start, len(self.forms)).reshape(tuple(shape)))
@@ -332,7 +342,7 @@ class Reader:
         return self.boxes is not None and bool(bounds(sympy.expand(x), self.boxes).a > -1e-12)
 
     def on_log_sigmoid_forward(self, x: Ids) -> tuple[Ids]:
-        return (self.each(ELEMENTWISE["log_sigmoid_forward"], x),)
+        return (self.each(lambda z: -Softplus(-z), x),)
 
     def on_sum(self, x: Any, dims: Sequence[int], keepdim: bool = False) -> Ids:
         return self.by_row(x, dims[0], lambda row: [self.added(row)], keepdim=keepdim)
