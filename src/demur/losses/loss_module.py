@@ -97,3 +97,7 @@ class LossModule(nn.Module):
     def _weighted(self, target: Tensor) -> Tensor:
         smooth = (1 - self.label_smoothing) * target + self.label_smoothing / target.shape[-1]
         return smooth if self.class_weight is None else smooth * self.class_weight
+
+    def extra_repr(self) -> str:
+        """Return the loss and the reduction, for ``print``."""
+        return f"{self.loss.name}, reduction={self.reduction!r}, class_dim={self.class_dim}"

@@ -203,7 +203,10 @@ def onnx_model(model: Estimator) -> Any:
     classifier = model.classifier if isinstance(model, TableModel) else model
     if not isinstance(classifier, (RejectClassifier, RejectOption)):
         kind = type(classifier).__name__
-        raise ExportError(f"a {kind} has no ONNX form, like all models that ask experts or services: use demur serve.")
+        raise ExportError(
+            f"only a fitted RejectClassifier, RejectOption or TableModel can be exported, got {kind}. Models that ask "
+            "experts or services have no ONNX form: use demur serve."
+        )
     check_is_fitted(classifier)
     graph, classes, schema = Graph(), class_values(model), schema_of(model)
     _refuse_text_and_scope(classifier, schema)
