@@ -67,7 +67,7 @@ class MarginFunction(ABC):
         """Return phi(z), elementwise."""
 
     def slope(self, z: Tensor) -> Tensor:
-        """Return phi'(z), elementwise, by autograd.
+        """Return phi'(z), elementwise, by autograd unless the margin function has a formula, which trains faster.
 
         Examples
         --------
@@ -211,6 +211,9 @@ class Logistic(MarginFunction):
     def __call__(self, z: Tensor) -> Tensor:
         return F.softplus(-z, threshold=40.0)  # beyond 40 the two sides agree to the last bit of float64
 
+    def slope(self, z: Tensor) -> Tensor:
+        return -torch.sigmoid(-z)
+
     def inverse_link(self, z: Tensor) -> Tensor:
         return torch.sigmoid(z)
 
@@ -244,6 +247,9 @@ class Exponential(MarginFunction):
     def __call__(self, z: Tensor) -> Tensor:
         exponent = torch.clamp(-z, max=self.largest_exponent)
         return torch.exp(exponent) * (1 + (-z - exponent))
+
+    def slope(self, z: Tensor) -> Tensor:
+        return -torch.exp(torch.clamp(-z, max=self.largest_exponent))
 
     def inverse_link(self, z: Tensor) -> Tensor:
         return torch.sigmoid(2 * z)
