@@ -268,12 +268,12 @@ def test_wrong_answers_are_refused_by_their_row(demur, tmp_path, change, words):
         ("predict", ["--price", "doctor=1"], "a price was given for 'doctor'; the experts are nurse, consultant"),
         ("predict", ["--price", "nurse=-1"], "give a number of at least 0"),
         ("predict", ["--price", "nurse"], "--price must be NAME=NUMBER"),
-        ("predict", ["--cost", "0.1"], "it asks experts, each at a price of its own"),
+        ("predict", ["--cost", "0.1"], "it asks experts, each with its own price"),
         ("predict", ["--review-budget", "5"], "a review budget is for models that decline"),
         ("predict", ["--capacity", "doctor=1"], "there is a limit for 'doctor'"),
         ("predict", ["--capacity", "doctor=none"], "there is a limit for 'doctor'"),
         ("evaluate", ["--price", "doctor=1"], "a price was given for 'doctor'"),
-        ("evaluate", ["--cost", "0.1"], "it asks experts, each at a price of its own"),
+        ("evaluate", ["--cost", "0.1"], "it asks experts, each with its own price"),
     ],
 )
 def test_wrong_prices_and_limits_are_refused_in_words(demur, place, command, options, words):
