@@ -46,7 +46,7 @@ def test_the_summary_names_rows_classes_columns_and_results(fit, tmp_path):
     assert result.code == 0, result
     words = " ".join(result.text.split())
     assert "trained on 88 rows of 3 classes" in words
-    assert "These figures are those of the model of 70 rows, before it was fitted again on all 88." in words
+    assert "These are the figures of the model fitted on 70 rows, before the refit on all 88." in words
     assert "; 2 more without a label, left out." in words
     assert "'customer_id' is not used: it looks like an identifier" in words
     assert "'country' is not used: every value is 'NL'" in words
@@ -65,7 +65,7 @@ def test_the_model_is_fitted_on_all_rows_unless_a_rule_is_fitted(fit, data, tmp_
     assert (first["rows"], again["rows"]) == (72, 90)
     assert "evaluated_before_refit" not in first
     assert first["evaluation"]["figures"] == again["evaluation"]["figures"]
-    assert "before it was fitted again on all 90" in (tmp_path / "report.html").read_text()
+    assert "before the refit on all 90" in (tmp_path / "report.html").read_text()
     promised = json.loads(fit(data, "--json", "--force", "--coverage", "0.8").text)
     assert promised["rows"] + promised["rows_for_the_rule"] == 72
 

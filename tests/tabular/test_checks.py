@@ -113,7 +113,7 @@ def test_a_class_with_few_correct_answers_is_named():
     proba = np.full((1800, 30), 0.001)
     proba[np.arange(1800), np.where(np.arange(1800) < 600, 29, many)] = 0.971
     words = next(one["found"] for one in judged(many, proba, 0.1).findings if one["code"] == "DM005")
-    assert words.startswith("10 classes have fewer than half as many correct answers as all rows: 'c0', 'c1', ")
+    assert words.startswith("10 classes have less than half the share of correct answers of all rows: 'c0', 'c1', ")
 
 
 def test_groups_and_guarantees():

@@ -248,9 +248,9 @@ def about(model: "TableModel", data: str) -> dict[str, str]:
 
 
 def before_refit(model: "TableModel") -> str:
-    """Return the words for the model that was evaluated before the last fit."""
+    """Return the description of the model that was evaluated before the last fit."""
     rows = model.facts["evaluated_before_refit"]["rows"]
-    return f"the model of {rows:,} rows, before it was fitted again on all {model.facts['rows']:,}"
+    return f"the model fitted on {rows:,} rows, before the refit on all {model.facts['rows']:,}"
 
 
 def _interval(found: "Interval", write: Callable[[float], str]) -> list[str]:

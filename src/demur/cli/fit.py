@@ -222,7 +222,7 @@ def _fit(given: Mapping[str, Any]) -> None:
         say("")
         print_evaluation(judged, f"on {judged.n_rows:,} {'other' if given['test'] else 'held-out'} rows")
         if fitted.judged is not None:
-            say(f"These figures are those of {before_refit(fitted.model)}.")
+            say(f"These are the figures of {before_refit(fitted.model)}.")
     else:
         say(" ".join(filter(None, [fitted.model.explain(), "The model was not evaluated: no rows were held out."])))
     starved = fitted.model.facts.get("starved")
@@ -352,6 +352,6 @@ def _save(fitted: "FittedFile", data: str, given: Mapping[str, Any]) -> "Evaluat
     if report is not None and isinstance(judged, Evaluation):
         title, made = f"{model.target} from {data}", about(fitted.judged or model, data)
         if fitted.judged is not None:
-            made["Figures"] = f"those of {before_refit(model)}"
+            made["Figures"] = f"of {before_refit(model)}"
         write_report(judged, report, title=title, made=made, overwrite=given["force"])
     return judged

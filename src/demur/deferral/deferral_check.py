@@ -86,8 +86,9 @@ class DeferralReport:
         head = f"{self.loss}: {self.verdict} for deferral with {self.n_classes} classes and experts at {prices}"
         found = self.search
         tried = (
-            f"  {found.n_eta} distributions of class and experts: {found.n_right} decided rightly, {found.n_near} too "
-            f"near a boundary to tell, {found.n_unresolved + found.n_indifferent} open, {found.n_untried} untried."
+            f"  {found.n_eta} distributions of class and experts: {found.n_right} decided correctly, "
+            f"{found.n_near} too close to a boundary, {found.n_unresolved + found.n_indifferent} unresolved, "
+            f"{found.n_untried} untried."
         )
         witness = self.witness
         if witness is None or self.eta is None or self.accuracy is None:

@@ -535,8 +535,8 @@ def _written(part: Any) -> tuple[bytes, str | None]:
 
 
 _OF_TORCH = (
-    "it belongs to torch, and a model holds only data; make a tensor a NumPy array, and a trained network of your own "
-    "a TorchClassifier, which is saved as an ONNX graph."
+    "it belongs to torch, and a model holds only data; convert a tensor to a NumPy array, and wrap a trained network "
+    "in a TorchClassifier, which is saved as an ONNX graph."
 )
 
 
@@ -557,8 +557,8 @@ def _why_not_trusted(path: str) -> str:
     found = getattr(sys.modules.get(module), name, None)
     if (callable(found) and not isinstance(found, type)) or "<lambda>" in name:
         return (
-            f"{path} is code, and a model holds only data; give a name, or an object of demur or scikit-learn. A "
-            "trained network of your own is saved as a TorchClassifier."
+            f"{path} is code, and a model holds only data; give a name, or an object of demur or scikit-learn. "
+            "Wrap a trained network in a TorchClassifier."
         )
     return (
         f"{path} is neither demur's nor scikit-learn's own, and is not registered; decorate a loss, margin function or "

@@ -64,7 +64,7 @@ class PrecomputedProbabilities(NothingToFit):
     >>> PrecomputedProbabilities(["cat", "dog"], "probabilities").predict_proba([[0.5, 0.5], [0.9, 0.3]])
     Traceback (most recent call last):
         ...
-    demur.errors.InputError: row 2 sums to 1.2 and not to 1, as probabilities do.
+    demur.errors.InputError: row 2 sums to 1.2, but probabilities must sum to 1.
     """
 
     reads: ClassVar[str] = "numbers"
@@ -94,7 +94,7 @@ class PrecomputedProbabilities(NothingToFit):
             whole, total = 1.0 if self.kind == "probabilities" else 100.0, np.nansum(np.maximum(values, 0.0), axis=1)
             if self.tolerance is not None:
                 wrong = np.abs(total / whole - 1) > self.tolerance
-                _refuse_first(wrong, f"sums to {{:.6g}} and not to {whole:g}, as {self.kind} do", total)
+                _refuse_first(wrong, f"sums to {{:.6g}}, but {self.kind} must sum to {whole:g}", total)
             _refuse_first(total <= 0, "sums to 0: some class must be possible")
         return np.asarray(self.proba_of(values))
 
@@ -115,7 +115,7 @@ class PrecomputedProbabilities(NothingToFit):
             _refuse_first(np.isnan(values).any(axis=1), "lacks a logit, which cannot be replaced: give all of them")
         elif self.tolerance is not None:
             mass = np.nansum(np.exp(np.minimum(values, 1.0)), axis=1)
-            words = "gives {:.6g} in total, more than 1: if these are logits, give that kind"
+            words = "has exponentials that sum to {:.6g}, more than 1: if these are logits, give that kind"
             _refuse_first(mass > 1 + self.tolerance, words, mass)
         return np.asarray(self._without_gaps(values))
 
@@ -126,7 +126,7 @@ class PrecomputedProbabilities(NothingToFit):
         if self.kind not in PROBA_KINDS:
             raise InputError(f"kind must be one of {', '.join(PROBA_KINDS)}, got {self.kind!r}.")
         _refuse_first(~(values > -np.inf).any(axis=1), "holds no number: leave the row out, or fill it in")
-        _refuse_first((values == np.inf).any(axis=1), "holds infinity, which has no probability")
+        _refuse_first((values == np.inf).any(axis=1), "holds infinity: give finite numbers")
         return values
 
     def _without_gaps(self, values: Any) -> Any:

@@ -121,7 +121,7 @@ def array_table(
     for key, array in opened.items():
         if len(array) != n_rows or array.ndim > 2:
             shapes = ", ".join(f"{key} {array.shape}".strip() for key, array in opened.items())
-            raise TableError(f"{name} does not hold arrays with equal numbers of rows, but {shapes}: save such arrays")
+            raise TableError(f"{name} holds arrays that are not one table, {shapes}: save arrays of equal length")
         kind = pa.array(array[:1].reshape(-1)).type
         for number in range(_columns(array).shape[1]):
             column = (key or "0") if array.ndim == 1 else str(number) if n_matrices == 1 else f"{key}_{number}"

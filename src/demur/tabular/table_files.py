@@ -261,7 +261,7 @@ def _workbook(stream: BinaryIO, name: str, notation: Mapping[str, Any]) -> CsvCo
         raise TableError(f"{name} cannot be read as a workbook ({error}): unpack it, or save it as CSV") from error
     if len(book.sheet_names) > 1:
         problem = f"{name} has {len(book.sheet_names)} sheets, of which the first is read, {shown(book.sheet_names[0])}"
-        warnings.warn(f"{problem}: save another one as a file of its own", TableWarning, stacklevel=2)
+        warnings.warn(f"{problem}: save another sheet as a separate file", TableWarning, stacklevel=2)
     text, decimal = io.StringIO(), notation.get("decimal") or "."
     csv.writer(text).writerows([_cell(value, decimal) for value in row] for row in rows)
     return CsvContent(iter([text.getvalue().encode(), b""]), name, ",", **notation)

@@ -222,7 +222,7 @@ def certify(loss: Loss, n_classes: int, cost: float | None) -> Certificate | Non
 
     if None in proof.checked or not agrees(loss, n_classes, cost, proof.value, decide):
         return None
-    compared = f"loss and rule of the code are those of the argument at {N_SCORES} random scores"
+    compared = f"the code agrees with the argument at {N_SCORES} random scores"
     return Certificate(proof.method, proof.statement, (compared, *filter(None, proof.checked)))
 
 

@@ -359,7 +359,7 @@ class CalibrationReport:
         for witness in self.witnesses:
             lines += self._of(witness)
         if self.witness is not None and found.n_unresolved:
-            lines.append(f"  {found.n_unresolved:,} more class probabilities were left open when these had been found")
+            lines.append(f"  {found.n_unresolved:,} more class probabilities were unresolved when these were found")
         return lines
 
     def _without_witness(self) -> list[str]:
@@ -367,8 +367,7 @@ class CalibrationReport:
         lines = [f"  {found.n_eta:,} class probabilities tried with {self.n_outputs} scores, {found.n_right:,} right"]
         if self.calibrated and self.certificate is None:
             lines.append(
-                "  A search refutes; it does not prove: a threshold misplaced by less than "
-                f"{found.resolution:.0e} would have passed."
+                f"  Resolution: the search would miss a threshold misplaced by less than {found.resolution:.0e}."
             )
         return lines
 
@@ -416,7 +415,7 @@ class CalibrationReport:
         if self.calibrated:
             return "the paper proves none for this loss at this cost."
         if self.refuted:
-            return "none: where a loss prefers wrong decisions, no small risk of it guarantees right ones."
+            return "none: if a loss prefers wrong decisions, a small risk does not guarantee right ones."
         return "none known."
 
 

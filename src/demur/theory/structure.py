@@ -675,8 +675,8 @@ def prove(loss: Loss, n_classes: int, cost: float) -> Certificate | None:
         f"At every eta with |max eta - {q:g}| >= {CLEAR:g}, every minimiser decides as Chow's rule.",
         (
             f"the structure was read from the {len(graph.graph.nodes)} operations of the loss; interval arithmetic "
-            f"bounds its slopes, and the {len(rule.graph.nodes)} operations of the rule at the minimisers",
-            f"loss and rule of the code are those at {N_SCORES} random scores, in a batch and one by one",
+            f"bounds its slopes, and evaluates the {len(rule.graph.nodes)} operations of the rule at the minimisers",
+            f"the code agrees with the formulas at {N_SCORES} random scores, in a batch and one by one",
         ),
     )
 
