@@ -94,7 +94,7 @@ def test_a_model_is_never_replaced_by_accident(fit, data, tmp_path):
 LABELS = {
     "integer": pa.array([3, -1, 7]),
     "small integer": pa.array([0, 1], pa.int8()),
-    "truth value": pa.array([True, False]),
+    "boolean": pa.array([True, False]),
     "whole number": pa.array([1.0, 2.0]),
     "fraction": pa.array([0.5, 1.0, 0.1]),
     "text": pa.array(["cat", "dog"]),
@@ -109,7 +109,7 @@ LABELS = {
 }
 
 
-QUICK = ("integer", "truth value", "fraction", "text", "called reject", "date", "large integer")
+QUICK = ("integer", "boolean", "fraction", "text", "called reject", "date", "large integer")
 
 
 @pytest.mark.parametrize("name", [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in LABELS])
@@ -119,7 +119,7 @@ def test_predictions_come_back_in_the_labels_type(demur, fit, name, tmp_path):
     assert fit(data).code == 0
     assert demur("predict", tmp_path / "model", data, "--out", tmp_path / "out.parquet").code == 0
     answers = pq.read_table(tmp_path / "out.parquet")
-    kinds = {"integer": pa.int64(), "small integer": pa.int64(), "truth value": pa.bool_(), "whole number": pa.int64()}
+    kinds = {"integer": pa.int64(), "small integer": pa.int64(), "boolean": pa.bool_(), "whole number": pa.int64()}
     kinds |= {"fraction": pa.float64(), "large integer": pa.int64()}
     wanted = kinds.get(name, pa.string())
     assert answers["prediction"].type == answers["second_choice"].type == wanted

@@ -161,7 +161,7 @@ def test_columns_of_another_type_are_named_before_anything_is_read(demur, pets, 
     pq.write_table(pa.table({"a": ["x"], "b": [True], "kind": ["red"]}), tmp_path / "new.parquet")
     result = demur("predict", pets / "model", tmp_path / "new.parquet")
     assert (
-        "'a' is text and not a number; 'b' is a truth value such as true or false and not a number" in result.complaint
+        "'a' is text and not a number; 'b' is a boolean such as true or false and not a number" in result.complaint
     )
     assert result.output == b""
 

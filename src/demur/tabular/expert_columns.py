@@ -36,7 +36,7 @@ class ExpertColumns:
     prices : dict of str to float
         Price of one question; a wrong answer costs 1.
     limits : dict of str to int or float
-        The most rows of a table that an expert gets: a number of them, or a share below 1.
+        Maximum number of rows of a table for an expert, or a share below 1.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class ExpertColumns:
         where : str
             The name of the table in messages.
         uses : mapping, optional
-            Columns that have another use, each with the reason.
+            Columns with another use, each with the reason.
         """
         try:
             wanted = {name: (own,) if isinstance(own, str) else tuple(own) for name, (own, _) in experts.items()}
@@ -111,12 +111,12 @@ class ExpertColumns:
     def answers(
         self, table: pa.Table | pa.RecordBatch, known: Collection[str], *, where: str = "the table", first: int = 0
     ) -> dict[str, Objects]:
-        """Return what each expert said, as text of shape (n_rows, n_people), None where there is no answer.
+        """Return the answers of each expert, as text of shape (n_rows, n_people), None for no answer.
 
         Parameters
         ----------
         table : pyarrow.Table or RecordBatch
-            A column that is not there holds no answers.
+            Table with the experts' columns; a missing column counts as empty.
         known : names
             The classes, as text.
         where : str
@@ -154,9 +154,9 @@ def given_answers(people: Objects) -> Mask:
 
 
 def read_answers(column: Values, known: Collection[str]) -> Objects:
-    """Return answers as class names: as they are written, without spaces around, or as a CSV file is read.
+    """Return answers as class names: unchanged, without surrounding spaces, or converted as in a CSV file.
 
-    An answer that is not a class is returned without spaces around, and a gap as None.
+    An answer that is not a class is returned without surrounding spaces, and a gap as None.
 
     Examples
     --------

@@ -53,7 +53,7 @@ _NAME = 512  # within these bytes, a zip archive has the name of its first file
 
 @contextmanager
 def _explained(name: str, what: str) -> Iterator[None]:
-    """Turn what libraries raise about a file that they cannot read into one sentence."""
+    """Convert the errors of libraries about an unreadable file to one sentence."""
     try:
         yield
     except TableError:
@@ -100,7 +100,7 @@ class TableReader:
 
     @property
     def notation(self) -> ByName:
-        """How a CSV file writes numbers and dates, as :attr:`Schema.notation` keeps it."""
+        """The notation of numbers and dates in a CSV file, as :attr:`Schema.notation` stores it."""
         return self._content.notation
 
     def __enter__(self) -> Self:
@@ -110,7 +110,7 @@ class TableReader:
         self._close()
 
     def read(self, labels: Collection[str] = ()) -> pa.Table:
-        """Return the whole table, with types that fit all rows; text in columns of labels is no number with a unit."""
+        """Return the whole table, with types that fit all rows; labels are not read as numbers with a unit."""
         table = self._content.read(labels)
         if not table.num_rows:
             raise self._no_rows()
@@ -302,7 +302,7 @@ _FOREIGN = {
     rb"\s*\{\s*\"": "JSON with something before the first object",
     rb"\s*<(!doctype|html|head|body|\?xml)\b": "a web page or XML",
 }
-"""How files that people mistake for tables begin."""
+"""First bytes of files that are often mistaken for tables."""
 
 
 def source_name(source: Source) -> str:
@@ -396,7 +396,7 @@ def open_table(source: Source, *, delimiter: str | None = None, **notation: Any)
     delimiter : str, optional
         The delimiter of a CSV file. By default it is detected.
     **notation
-        Notation of a CSV file, which is detected if the file is read whole, and read as text where it is ambiguous:
+        Notation of a CSV file. By default it is detected if the file is read whole; ambiguous columns are read as text.
         ``decimal``, the sign "." or ","; ``dayfirst``, whether dates such as 1.2.2024 begin with the day; ``numbers``,
         the columns with numbers such as 1.234,50 or 20 % (none: ``{}``); ``missing``, words for a missing number.
 
@@ -449,9 +449,9 @@ def _content(
 def read_table(source: Source, **options: Any) -> pa.Table:
     r"""Read a whole table, with types that fit all rows.
 
-    A column of a CSV file holds integers, numbers, dates, times or truth values if all its fields do, and text
-    otherwise. Integers with leading zeros are text. Empty fields are missing; so are NA, N/A, NaN, null, None, ``?``,
-    ``-`` and spreadsheet errors such as #DIV/0! in a column that is otherwise not text.
+    A column of a CSV file holds integers, numbers, dates, times or booleans if all its fields do, and text otherwise.
+    Integers with leading zeros are text. Empty fields are missing; so are NA, N/A, NaN, null, None, ``?``, ``-`` and
+    spreadsheet errors such as #DIV/0! in a column that is otherwise not text.
 
     Parameters
     ----------
@@ -672,7 +672,7 @@ class LabelledTable:
 
     @classmethod
     def of(cls, table: pa.Table, target: str, name: str = "the table") -> Self:
-        """Return the labelled rows of a table, or refuse a target that is missing, empty or no class."""
+        """Return the labelled rows of a table, or refuse a target that is missing, empty or not a class."""
         if not isinstance(table, pa.Table):
             table = as_table(table)  # an Arrow table may be of a file, whose lists are read as the model says
         check_names(tuple(table.column_names), name)

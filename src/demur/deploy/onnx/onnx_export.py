@@ -148,9 +148,9 @@ def onnx_model(model: Estimator) -> Any:
     Inputs
         ``features``, double of shape (rows, n_features), or (rows, ...) as a torch module takes its rows. A model that
         was fitted on a table with other columns than numbers has one input per column instead, of shape (rows, 1) and
-        named like it (``column_cost`` if it is named like an input or output below): double for numbers, truth values
-        (0 and 1), dates (days since 1970) and times (seconds), with NaN for missing values; text for categories, with
-        the empty text for missing ones. (If the empty text is itself a category, a missing value counts as it.)
+        named like it (``column_cost`` if it is named like an input or output below): double for numbers, booleans (0
+        and 1), dates (days since 1970) and times (seconds), with NaN for missing values; text for categories, with the
+        empty text for missing ones. (If the empty text is itself a category, a missing value counts as it.)
         :func:`onnx_inputs` makes them.
 
         ``cost``, one double, may be left out. It exists where the model decides by Chow's rule.
