@@ -437,7 +437,7 @@ def _by_theorem_four(subject: ExaminedLoss) -> tuple[TheoremFour | None, str | N
     if cost is None:
         return None, "the theorem is about one price of rejecting"
     if not loss.has_rejector:
-        return None, f"{loss.name} has no rejector of its own; it decides from its class scores"
+        return None, f"{loss.name} has no rejector; it decides from its class scores"
     if not subject.rejects_by_last_score:
         return None, f"the rule of {loss.name} does not reject iff the last score is <= 0"
     if not loss.smooth or not subject.twice:
