@@ -1,4 +1,4 @@
-"""``demur evaluate``: how good the decisions on labelled rows are."""
+"""``demur evaluate`` and ``demur compare``: evaluate decisions on labelled rows."""
 
 from pathlib import Path
 from typing import Annotated, Any

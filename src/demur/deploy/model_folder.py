@@ -142,13 +142,13 @@ def save(model: Estimator, path: FilePath, *, overwrite: bool = False) -> None:
 def load(path: FilePath) -> Any:
     """Load a model that :func:`save` has written.
 
-    A model that was trained on a GPU is loaded on the CPU. The loaded model predicts one dummy row, so that a damaged
-    model is an error here and not at the first row to decide.
+    A model that was trained on a GPU is loaded on the CPU. The loaded model predicts one dummy row, so a damaged model
+    is an error here and not at the first prediction.
 
     Nothing in a folder is executed or unpickled: only classes on fixed lists and registered ones are built. But
-    scikit-learn, LightGBM, XGBoost and CatBoost do not check the arrays of a stored model, so that a forged one can
-    crash the process or answer wrongly, and checksums detect damage, not forgery. Load models only from sources that
-    you trust, and sign them where others could change them; the guide to deployment shows how.
+    scikit-learn, LightGBM, XGBoost and CatBoost do not check the arrays of a stored model, so a forged model can crash
+    the process or give wrong answers, and checksums detect damage, not forgery. Load models only from sources that you
+    trust, and sign them if others could change them; SECURITY.md shows how.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ _REPLACEABLE = (
 
 
 def _foreign_content(path: Path) -> str | None:
-    """Return why a folder may not be replaced; None if it holds a demur model and nothing else."""
+    """Return the reason why a folder may not be replaced; None if it holds a demur model and nothing else."""
     if not path.is_dir():
         return "it is a file"
     names = {child.name for child in path.iterdir()}
@@ -424,7 +424,7 @@ _PARTS = (
     "demur.training.tabular_net.TabularNet",
     "demur.training.jobs.Trained",
 )
-"""What demur's models are made of, beside losses, margin functions and rules, which are in the registries."""
+"""Classes of demur's models, except losses, margin functions and rules, which are in the registries."""
 
 
 def registered_types() -> set[str]:
@@ -550,7 +550,7 @@ def _keys_survive(keys: Collection[Any]) -> bool:
 
 
 def _why_not_trusted(path: str) -> str:
-    """Return why a type has no place in a model, and what to do."""
+    """Return the reason why a type cannot be in a model, and what to do."""
     module, _, name = path.rpartition(".")
     if module.partition(".")[0] == "torch":
         return _OF_TORCH
@@ -577,7 +577,7 @@ def _located(value: Any, place: str, problem: str) -> ModelFileError:
 
 
 def _parts(value: Any, place: str = "model", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Return a value and all that it holds, each part with its place in the model."""
+    """Return a value and its parts, each with its place in the model."""
     if id(value) in above:
         hint = "; leave out set_fit_request and the like" if "._metadata_request" in place else ""
         raise ModelFileError(f"cannot save {place}: it contains itself{hint}.")
@@ -587,7 +587,7 @@ def _parts(value: Any, place: str = "model", above: tuple[int, ...] = ()) -> Ite
 
 
 def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """Return what a container or an object holds, each part with its place in the model."""
+    """Return the parts of a container or an object, each with its place in the model."""
     if isinstance(value, np.ndarray):
         value = value.ravel().tolist() if value.dtype == object else []
     if isinstance(value, Mapping):

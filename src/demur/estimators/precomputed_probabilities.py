@@ -30,7 +30,7 @@ _NOISE = 1e-6
 """Rounding errors below 0 that are tolerated in probabilities."""
 
 _LEAST_LEFT = 1e-6
-"""Least probability that classes without a number share, also where the others sum to 1."""
+"""Least total probability of classes without a number, even if the others sum to 1."""
 
 
 @dataclass(eq=False, repr=False)
@@ -40,10 +40,10 @@ class PrecomputedProbabilities(NothingToFit):
     There is nothing to fit. With z the numbers of a row, K of them, the probabilities are
 
     - z over their sum for probabilities and percentages, a gap being 0;
-    - the softmax of z for logits and for log-probabilities. Of these an LLM lists only the best: classes that are not
-      listed, gaps, share what the listed ones leave, but none gets more than the least of those;
-    - :math:`(z_y + 1 / K) / (\sum_k z_k + 1)` for votes, as if one more vote were divided among all: the more votes,
-      the surer. A gap is 0.
+    - the softmax of z for logits and for log-probabilities. An LLM lists log-probabilities only for the likeliest
+      classes: the others (gaps) share the remaining probability, but none gets more than the least listed one;
+    - :math:`(z_y + 1 / K) / (\sum_k z_k + 1)` for votes, as if one more vote were divided among all classes. A gap is
+      0.
 
     Parameters
     ----------
@@ -51,10 +51,9 @@ class PrecomputedProbabilities(NothingToFit):
         Class of each column, sorted.
     kind : {"probabilities", "percentages", "log-probabilities", "logits", "votes"}
     tolerance : float or None, default 0.001
-        Largest difference between the sum of a row's probabilities and 1. None allows any sum: rows are divided by
-        theirs.
+        Largest difference between the sum of a row's probabilities and 1. None allows any sum.
     temperature : float, default 1.0
-        Divides logits and log-probabilities before the softmax. As probabilities, large ones would be 0 and 1.
+        Divisor of logits and log-probabilities before the softmax.
 
     Examples
     --------
@@ -144,7 +143,7 @@ class PrecomputedProbabilities(NothingToFit):
 
 @dataclass(eq=False, repr=False)
 class StoredOutputs(NothingToFit):
-    """Outputs that are kept elsewhere: the features of a row are its number.
+    """Outputs that are stored elsewhere: the only feature of a row is its number.
 
     Parameters
     ----------

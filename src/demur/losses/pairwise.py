@@ -150,7 +150,7 @@ class PairwiseLoss(RejectorLoss):
 
 
 def _without_own(pairs: Tensor, y: Tensor) -> Tensor:
-    """Return the values of the other classes, and 0 for y itself; a copy, since a margin's own may share memory."""
+    """Return the values of the other classes, and 0 for y itself, as a copy."""
     return pairs.scatter(-1, y.unsqueeze(-1), 0.0)
 
 
