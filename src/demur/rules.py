@@ -400,8 +400,7 @@ class CostMatrix(Rule):
         matrix = np.asarray(self.costs, dtype=np.float64)
         if matrix.ndim not in (2, 3) or matrix.shape[-1] != matrix.shape[-2] + 1 or matrix.shape[-2] < 2:
             raise InputError(
-                f"a cost matrix has shape (K, K + 1), true class by answer with rejection last, or (n, K, K + 1); "
-                f"got {matrix.shape}."
+                f"a cost matrix has shape (K, K + 1) or (n, K, K + 1), with rejection last; got {matrix.shape}."
             )
         if not np.isfinite(matrix).all():
             raise InputError("a cost matrix must be finite; use a large number instead of infinity.")

@@ -240,10 +240,7 @@ def by_name(values: Any, names: list[str], what: str = "answers") -> Objects:
     table = _as_objects(values)
     table = table.reshape(-1, 1) if table.ndim == len(names) == 1 else table
     if table.ndim != 2 or table.shape[1] != len(names):
-        raise InputError(
-            f"{what} must have shape (n_rows, {len(names)}), with a column for each of {', '.join(names)}, got "
-            f"{table.shape}."
-        )
+        raise InputError(f"{what} must have one column for each of {', '.join(names)}, got the shape {table.shape}.")
     return table
 
 
@@ -253,8 +250,7 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> Ints:
     labels = labels.reshape(-1, 1) if labels.ndim == 1 else labels
     if labels.ndim != 2 or len(labels) != n_rows:
         raise InputError(
-            f"the answers of {name!r} must have shape ({n_rows},), or ({n_rows}, n_people) for several people, got "
-            f"{labels.shape}."
+            f"the answers of {name!r} must have shape ({n_rows},) or ({n_rows}, n_people), got {labels.shape}."
         )
     number_of = {label: number for number, label in enumerate(classes.tolist())}
     codes = np.full(labels.shape, -1, dtype=np.int64)

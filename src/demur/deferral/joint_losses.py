@@ -87,8 +87,7 @@ class JointLoss(Trainable):
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
         """Return the class probabilities and P(expert right) that the scores stand for, unchecked."""
         raise InputError(
-            f"{self.name} has no inverse link, so its scores give no probabilities; use decide(), or another loss such "
-            "as 'decoupled'."
+            f"{self.name} has no inverse link, so no probabilities; use decide(), or a loss such as 'decoupled'."
         )
 
     @final

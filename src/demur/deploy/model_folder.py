@@ -187,8 +187,7 @@ def load(path: FilePath) -> Any:
     except Exception as error:  # the bytes may be anything: skops, NumPy and scikit-learn fail in their own ways
         problem = f"it cannot be read, or fails on a dummy row ({type(error).__name__}: {_one_line(error)})"
         raise ModelFileError(
-            f"cannot load {target}: {problem}; it is damaged, or made by other versions of its libraries: fit and save "
-            "it again."
+            f"cannot load {target}: {problem}; it is damaged, or made by other library versions: fit and save it again."
         ) from error
     return model
 

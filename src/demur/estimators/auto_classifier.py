@@ -145,8 +145,7 @@ class TableEncoding:
             codes, texts = self.schema.encode(table)[:, ~self.text], joined(self.schema.texts(table))
         else:
             raise InputError(
-                f"fitted on a table with named columns, so it cannot read a {type(X).__name__}; give a table with the "
-                "same columns."
+                f"the model was fitted on a table, got a {type(X).__name__}; give a table with the same columns."
             )
         codes = np.clip(codes, -LARGEST, LARGEST)
         if self.dense_text is None:

@@ -456,8 +456,7 @@ class KnownRows:
             if rate == "auto":
                 return None
             raise InputError(
-                f"novelty={rate!r} needs a table of numbers, categories and dates with at least {FEWEST_ROWS} rows: "
-                "give None instead."
+                f"novelty={rate!r} needs at least {FEWEST_ROWS} rows of numbers, categories or dates: use None."
             )
         schema, codes = found
         kinds = categorical if schema is None else schema.categorical

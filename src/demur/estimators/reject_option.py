@@ -537,8 +537,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         unseen = self.classes_[self.class_prior_ == 0].tolist()
         if unseen:
             raise InputError(
-                f"fit saw no row of class {unseen[0]!r}, so that its new frequency cannot be estimated; fit "
-                "with rows of every class."
+                f"the new frequency of class {unseen[0]!r} cannot be estimated; fit with rows of every class."
             )
         adapted: Self = copy(self)
         adapted.label_shift_ = LabelShift(self.class_prior_).fit(self._calibrated_proba(X))

@@ -48,8 +48,7 @@ class TrainedNetwork(NothingToFit):
             )
         if rows.shape[1:] != self.__dict__.setdefault("input_shape_", rows.shape[1:]):
             raise InputError(
-                f"the network has seen rows of shape {self.input_shape_}, got {rows.shape[1:]}; pad sequences to one "
-                "length."
+                f"rows must have the shape {self.input_shape_}, got {rows.shape[1:]}; pad sequences to one length."
             )
         parts = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
         found = [self._proba(np.ascontiguousarray(part, dtype=self.dtype)) for part in parts]

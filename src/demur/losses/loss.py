@@ -181,8 +181,7 @@ class Loss(Trainable):
     def inverse_link(self, scores: Tensor) -> Tensor:
         """Return the class probabilities that the scores stand for, unchecked."""
         raise NoInverseLinkError(
-            f"{self.name} has no inverse link, so its scores give no probabilities. "
-            "Use decide(), or a loss with a link such as 'ce'."
+            f"{self.name} has no inverse link, so no probabilities; use decide(), or a loss such as 'ce'."
         )
 
     def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:

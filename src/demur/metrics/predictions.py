@@ -46,8 +46,7 @@ def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Lab
         raise InputError("y_true contains missing values (None or NaN); remove those rows first.")
     if _equal(true, reject_label).any():
         raise InputError(
-            f"reject_label {reject_label!r} is also a class in y_true; choose a marker that is not a class, "
-            "such as reject_label=None."
+            f"reject_label {reject_label!r} is also a class in y_true; choose another marker, such as None."
         )
     reject = _rejected(pred, reject_label, classes=set(true.tolist()))
     kinds = _kinds(true)

@@ -125,8 +125,6 @@ class ExpertColumns:
             How many rows came before the first, for messages.
         """
         there, allowed = set(table.schema.names), set(known)
-        for name in allowed & set(self.columns):
-            raise TableError(f"the expert {shown(name)} is named like a class: give the expert another name")
         found = {}
         for name, columns in self.columns.items():
             found[name] = np.full((table.num_rows, len(columns)), None, dtype=object)
@@ -136,7 +134,7 @@ class ExpertColumns:
                     raise TableError(
                         f"{where}: column {shown(column)}, row {first + row + 1:,}, holds {shown(said[row])}, which is "
                         f"not one of the classes {listed(sorted(allowed))}{did_you_mean(said[row], allowed)}: leave "
-                        "the cell empty where there is no answer"
+                        "the cell empty if there is no answer"
                     )
                 found[name][:, place] = said
         return found

@@ -168,8 +168,7 @@ def _format_of(path: Path | None) -> tuple[str, str | None]:
     found = _SUFFIXES.get((path.with_suffix("") if codec else path).suffix.lower())
     if found is None or (codec and found not in ("csv", "tsv")):
         raise TableError(
-            f"{shown(path.name)} does not end in a known format: use one of {', '.join(_SUFFIXES)}; only text "
-            "can be compressed"
+            f"{shown(path.name)} has an unknown format: use one of {', '.join(_SUFFIXES)}; only text can be compressed"
         )
     return found, codec
 

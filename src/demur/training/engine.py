@@ -24,7 +24,7 @@ from demur.workers import n_cores, on_workers
 
 
 class DeviceMemoryError(UserError):
-    """A GPU has not enough free memory."""
+    """A GPU does not have enough free memory."""
 
 
 def train(
@@ -93,8 +93,7 @@ def train_all(jobs: Sequence[Job], **options: Any) -> list[Trained]:
             trained |= zip(others, _train_stacks([jobs[number] for number in others], how), strict=True)
     except torch.cuda.OutOfMemoryError as error:
         raise DeviceMemoryError(
-            f"{device} has not enough free memory. Close other programs that use it, lower batch_size, or train with "
-            'device="cpu".'
+            f'{device} does not have enough free memory. Close other programs, lower batch_size, or use device="cpu".'
         ) from error
     return [trained[number] for number in range(len(jobs))]
 
