@@ -240,7 +240,7 @@ def by_name(values: Any, names: list[str], what: str = "answers") -> Objects:
     table = _as_objects(values)
     table = table.reshape(-1, 1) if table.ndim == len(names) == 1 else table
     if table.ndim != 2 or table.shape[1] != len(names):
-        raise InputError(f"{what} must have one column for each of {', '.join(names)}, got the shape {table.shape}.")
+        raise InputError(f"{what} must have shape (n_rows, {len(names)}), for {', '.join(names)}; got {table.shape}.")
     return table
 
 
