@@ -45,7 +45,7 @@ _STEPS = 200
 
 _TILES = {
     "system_risk": ("Cost per 100 rows", per_hundred),
-    "system_accuracy": ("Correct in the end", percent),
+    "system_accuracy": ("Correct final answers", percent),
     "mean_cost": ("Cost of 100 rows by the cost matrix", matrix_words),
     "risk": ("Cost per 100 rows", per_hundred),
     "coverage": ("Rows answered by the model", percent),
