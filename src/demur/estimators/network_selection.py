@@ -94,7 +94,7 @@ class AnswersNothingWarning(UserWarning):
     """Warning that a fitted model declines every row at its cost."""
 
 
-def warn_if_silent(chosen: Candidate, cost: float) -> None:
+def warn_if_nothing_answered(chosen: Candidate, cost: float) -> None:
     """Warn if the chosen networks answered none of the held-out rows."""
     if chosen.coverage == 0:
         warnings.warn(

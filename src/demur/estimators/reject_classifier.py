@@ -42,7 +42,7 @@ from demur.estimators.network_selection import (
     grid_of,
     recipe_for,
     train_for_tables,
-    warn_if_silent,
+    warn_if_nothing_answered,
 )
 from demur.estimators.splitting import Blocks, Fold, usable_folds, validation_rows
 from demur.lazy_torch import torch
@@ -289,7 +289,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         if self.encoding_ is not None:
             own, categorical = _safe_indexing(X, examples.rows), self.encoding_.categorical
         self.known_rows_ = KnownRows.learn(own, self.novelty, examples.blocks.of_row, categorical)
-        warn_if_silent(self.best_candidate_, self.fit_cost_)
+        warn_if_nothing_answered(self.best_candidate_, self.fit_cost_)
         return self
 
     def _is_plain(self) -> bool:
