@@ -66,7 +66,7 @@ def test_answers_are_not_features_and_the_system_is_evaluated(place):
     assert own + sum(one["estimate"] for one in loads) == pytest.approx(1)
 
 
-def test_evaluate_says_who_is_asked_and_what_else_would_cost(demur, place):
+def test_evaluate_compares_experts_with_fixed_choices(demur, place):
     result = demur("evaluate", place / "model", place / "new.csv")
     words = " ".join(result.text.split())
     for part in ("System risk", "System accuracy", "Error rate", "nurse", "consultant", "risk if always"):

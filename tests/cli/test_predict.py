@@ -252,7 +252,7 @@ def test_a_table_four_times_as_long_takes_hardly_more_memory(pets, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_is_no_mistake(pets):
+def test_a_closed_pipe_is_not_an_error(pets):
     command = (
         f"{sys.executable} -m demur predict {pets / 'model'} {pets / 'new.csv'} --keep-all --chunk-rows 5 | head -1"
     )

@@ -314,7 +314,7 @@ def test_weights_calibrate_a_frozen_estimator(hard):
     np.testing.assert_allclose(weighted.class_prior_, repeated.class_prior_)
 
 
-def test_adapt_says_which_class_it_knows_nothing_of(hard):
+def test_adapt_names_a_class_without_training_rows(hard):
     data, rest, labels, rest_labels = hard
     known = rest_labels != 2
     model = RejectOption(FrozenEstimator(GaussianNB().fit(data, labels))).fit(rest[known], rest_labels[known])

@@ -154,7 +154,7 @@ def test_a_missing_template_engine_is_named(monkeypatch):
         report_html(fixed(), "None")
 
 
-def test_decisions_by_a_rule_are_not_priced_by_a_cost_that_nobody_gave():
+def test_decisions_by_a_rule_are_not_scored_at_a_default_cost():
     proba = [[0.9, 0.1], [0.4, 0.6]]
     rule = Threshold(0.7)
     judged = Evaluation.of([0, 1], rule.decide(proba), classes=[0, 1], proba=proba, explanation=rule.explain())
