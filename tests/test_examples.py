@@ -56,7 +56,7 @@ def guarantee(text):
     answered, wrong = percentages(text[text.index("test images") :])[:2]
     assert answered > 0.5
     assert wrong <= 0.02
-    assert "A tenth of a percent is refused" in text
+    assert "A target of 0.1 % is an error" in text
 
 
 def one_table_cell(text):
