@@ -89,6 +89,12 @@ def until(condition, seconds=90):
         time.sleep(0.1)
 
 
+def answered(service):
+    with suppress(ConnectionError):
+        return service.ask()[0] == 200
+    return False
+
+
 def children(pid):
     """Return the worker processes."""
     found = subprocess.run(
@@ -191,6 +197,7 @@ def test_workers_are_replaced_and_stopped_without_losing_requests(tmp_path, fold
         before = children(service.process.pid)
         os.kill(before[0], signal.SIGKILL)
         until(lambda: len(set(children(service.process.pid)) - {before[0]}) == 2)
+        until(lambda: answered(service))  # the other worker may still have been loading the model
 
         # requests that arrive before SIGTERM are answered
         answers = []

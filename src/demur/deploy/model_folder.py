@@ -442,7 +442,7 @@ def _types(data: bytes) -> tuple[list[str], list[str]]:
     """Return the types in an archive that skops does not trust by itself, and those that no model may hold."""
     found = _skops().get_untrusted_types(data=data)
     unknown = {name for name in set(found).difference(TRUSTED, _PARTS) if not _is_estimator(name)}
-    return found, sorted(unknown - registered_types())
+    return found, sorted(unknown - registered_types()) if unknown else []  # the registries import torch
 
 
 def _is_estimator(path: str) -> bool:
