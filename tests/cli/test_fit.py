@@ -330,7 +330,7 @@ def test_a_quantity_as_target_is_refused_with_advice(fit, values, tmp_path):
     data = write_csv(tmp_path / "data.csv", "a,y", zip(x, y.astype(int) if values == "integers" else y, strict=True))
     complaint = fit(data).complaint
     assert "too many for classes" in complaint
-    assert "make classes of a quantity first" in complaint
+    assert "convert a quantity to classes" in complaint
 
 
 def test_a_loss_does_not_read_text(fit, tmp_path):

@@ -387,5 +387,5 @@ def test_a_copied_table_is_evaluated_on_one_row_of_each_block():
 @pytest.mark.parametrize("groups", [None, np.repeat([0, 1], 4)], ids=["one row a class", "one group a class"])
 def test_folds_of_classes_that_cannot_be_divided_are_refused(groups):
     X = np.arange(2.0 if groups is None else 8.0).reshape(-1, 1)
-    with pytest.raises(InputError, match="no fold leaves two classes to train on"):
+    with pytest.raises(InputError, match="no fold has two classes to train on"):
         RejectOption(GaussianNB()).fit(X, [0, 1] if groups is None else groups, groups=groups)

@@ -134,8 +134,8 @@ class AnswerClassifier(ProbabilityClassifier):
         beyond = np.flatnonzero(sure > 2)  # percentages, for a model of fractions
         if len(beyond) and self.knots_[0] >= 0 and self.knots_[-1] <= 1:
             raise InputError(
-                f"row {beyond[0] + 1:,} has the confidence {sure[beyond[0]]:g}, and no row of training has one above "
-                f"{self.knots_[-1]:.3g}: give confidences on the scale of training."
+                f"row {beyond[0] + 1:,} has the confidence {sure[beyond[0]]:g}, but training confidences are at most "
+                f"{self.knots_[-1]:.3g}: use the same scale."
             )
         proba = np.full((len(said), len(self.classes_)), 1 / len(self.classes_))
         rows = np.flatnonzero(said < len(self.classes_))

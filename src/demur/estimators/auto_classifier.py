@@ -468,8 +468,8 @@ def warn_if_uninformative(proba: FloatArray, y: Ints, weight: Floats | None) -> 
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     warn_if_uninformative(np.array([[0.9, 0.1]] * 40), np.array([0, 1] * 20), None)
-    >>> print(caught[0].message.args[0][:57])
-    held-out rows are predicted worse than by the frequencies
+    >>> print(caught[0].message.args[0][:77])
+    the held-out log loss 1.2 is higher than that of the class frequencies, 0.693
     """
     log_loss = -np.average(np.log(np.maximum(proba[np.arange(len(y)), y], 1e-12)), weights=weight)
     frequency = np.bincount(y, weight) / (len(y) if weight is None else weight.sum())
@@ -477,8 +477,8 @@ def warn_if_uninformative(proba: FloatArray, y: Ints, weight: Floats | None) -> 
     entropy = -(known * np.log(known)).sum()
     if len(y) * (log_loss - 1.1 * entropy) > 10:
         warnings.warn(
-            f"held-out rows are predicted worse than by the frequencies of the classes (log loss {log_loss:.3g}, not "
-            f"{entropy:.3g}); try another model, more rows, or leave out classes that have few rows.",
+            f"the held-out log loss {log_loss:.3g} is higher than that of the class frequencies, {entropy:.3g}; try "
+            "another model, more rows, or leave out classes that have few rows.",
             UninformativeModelWarning,
             stacklevel=3,
         )

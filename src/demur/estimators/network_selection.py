@@ -99,7 +99,7 @@ def warn_if_nothing_answered(chosen: Candidate, cost: float) -> None:
     if chosen.coverage == 0:
         warnings.warn(
             f"the chosen networks decline every held-out row at the cost {cost:g}: no answer has a confidence above "
-            f"{1 - cost:.0%}. Train longer (epochs), give more rows, or accept that rejecting is cheap here.",
+            f"{1 - cost:.0%}. Train longer (epochs), give more rows, or use a higher cost.",
             AnswersNothingWarning,
             stacklevel=3,
         )

@@ -617,16 +617,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             missing = {str(group) for group in by_group} - set(self.fitted_rule_.group_certificates_)
             if missing:
                 raise InputError(
-                    f"no calibration row is of the group {min(missing)!r}, so that nothing can be guaranteed for it; "
-                    "give more of its rows, or join it with another group."
+                    f"the group {min(missing)!r} has no calibration row; give more of its rows or merge groups."
                 )
             self.fitted_rule_.groups = by_group
 
     def _share_for_rule(self, base: Any, folds: Sequence[Fold], n_rows: int, weight: Floats | None) -> float | Fold:
         if weight is not None:
-            raise InputError(
-                f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a cost."
-            )
+            raise InputError(f"{_name(self.rule)} does not support sample_weight; leave it out, or decide by a cost.")
         if self.guarantee_share != "auto":
             return float(self.guarantee_share)
         if not isinstance(self.cv, Integral | None):

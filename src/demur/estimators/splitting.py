@@ -400,8 +400,8 @@ def usable_folds(
             found.append((train, test))
     if at_least_one and not found:
         raise InputError(
-            "no fold leaves two classes to train on and rows of these to predict; use another number of folds (cv), a "
-            "splitter that takes groups such as GroupKFold, or calibration=None."
+            "no fold has two classes to train on and rows of them to predict; use another number of folds (cv), "
+            "a splitter such as GroupKFold, or calibration=None."
         )
     return found
 
@@ -474,7 +474,7 @@ def _group_numbers(groups: ArrayLike, n_rows: int) -> Ints:
     numbers = _numbered(_codes(values))
     if _count(numbers) < 2:
         raise InputError(
-            f"all {n_rows:,} rows are of one group, {values.tolist()[0]!r}, so that none can be kept apart; give "
+            f"all {n_rows:,} rows are of one group, {values.tolist()[0]!r}, so they cannot be split; give "
             "rows of at least two groups, or leave groups out."
         )
     return numbers

@@ -587,8 +587,8 @@ def label_type(column: Values, name: str) -> str:
         return "integer"
     if len(numbers) > _MOST_NUMBERS:
         raise TableError(
-            f"the target column {shown(name)} holds {len(numbers):,} different numbers, which is a quantity and not a "
-            "class: make classes of it first, such as low and high"
+            f"the target column {shown(name)} holds {len(numbers):,} different numbers, so it is a quantity: "
+            "convert it to classes first, such as low and high"
         )
     return "number" if pa.types.is_floating(kind) else "text"
 
@@ -720,7 +720,7 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
     if len(classes) == len(labels) or (len(classes) > _MANY_CLASSES and 2 * len(classes) > len(labels)):
         raise TableError(
             f"the target column {shown(target)} holds {len(classes):,} different values in {len(labels):,} rows, such "
-            f"as {listed(classes[:3])}, too many for classes: make classes of a quantity first, such as low and high, "
+            f"as {listed(classes[:3])}, too many for classes: convert a quantity to classes, such as low and high, "
             "choose another target, or give more rows"
         )
 
