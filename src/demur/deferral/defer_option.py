@@ -30,7 +30,7 @@ from demur.estimators.reject_option import AroundAnEstimator
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
 
 _BOTH = np.arange(2)
-"""The classes of what is learned about an expert: wrong and right."""
+"""The classes of the estimates about an expert: wrong and right."""
 
 
 @dataclass(eq=False, repr=False)

@@ -36,9 +36,9 @@ from demur.workers import single_threaded_kernels
 
 _MOST_OUTCOMES = 400
 _TOPS = (0.0, 0.15, 0.45, 0.8)
-"""How far the likeliest class is from equally likely towards certain, in the structured part of the search."""
+"""Positions of the likeliest class between equally likely (0) and certain (1), in the structured part of the search."""
 _STEPS = (-0.1, -0.02, 0.02, 0.1)
-"""How far an expert is from being worth as much as the likeliest class."""
+"""Differences between the value of an expert and that of the likeliest class."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class _ActionTarget(Target):
 
 @dataclass(frozen=True)
 class _Setting:
-    """What is checked: a joint loss of all scores, or with ``eta`` of the experts' scores, given class scores log(eta).
+    """A joint loss to check: of all scores, or with ``eta`` of the experts' scores, at the class scores log(eta).
 
     Outcomes are numbered in this order: the class, then wrong (0) or right (1) for each expert.
     """

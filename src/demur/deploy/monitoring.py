@@ -123,7 +123,7 @@ class Reference:
 
 
 def _looks(model: TableModel, table: Any, where: str) -> tuple[Mask, Floats, Ints]:
-    """Return what the drift checks use: rejection, confidence and first choice of each row."""
+    """Return the inputs of the drift checks: rejection, confidence and first choice of each row."""
     decision, scores = model.decide_and_score(table, where=where)
     label = np.asarray(decision.label, dtype=np.int64)
     first = scores[np.arange(len(label)), label] if model.has_proba else None
@@ -165,7 +165,7 @@ class _Bets:
         self._log_stakes = np.full((*streams, len(shares)), math.log(self._at_once or _NOTHING) + self._log_shares)
 
     def _gains(self, *columns: NDArray[Any]) -> Floats:
-        """Return the logarithm of what each bet gains on rows of one block, of shape (..., n_bets, n)."""
+        """Return the logarithm of the gain of each bet on rows of one block, of shape (..., n_bets, n)."""
         raise NotImplementedError  # each kind of bet has its own
 
     def _cash(self, block: int) -> float:

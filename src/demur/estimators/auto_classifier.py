@@ -485,7 +485,7 @@ def warn_if_uninformative(proba: FloatArray, y: Ints, weight: Floats | None) -> 
 
 
 def _one_fold(fold: Fold, block: Ints) -> Fold:
-    """Return a fold that holds out a part of what this one does, and trains on all the rest but what belongs to it."""
+    """Return a fold that holds out a part of this fold's test rows, and trains on all rows of other blocks."""
     train, test = fold
     kept = test[:_MOST_HELD_OUT]
     rest = test[len(kept) :]

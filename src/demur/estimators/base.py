@@ -255,7 +255,7 @@ def checked_examples(
     groups: ArrayLike | None,
     more: Floats | None = None,
 ) -> Examples:
-    """Return the examples that have a weight, sorted by their values: their order does not change what is learned.
+    """Return the examples with a positive weight, sorted by their values, so that their order does not affect the fit.
 
     Parameters
     ----------

@@ -155,7 +155,7 @@ class _Watch:
 
 @dataclass(frozen=True)
 class _Library:
-    """How to train, store, read and call the models of one library."""
+    """Functions to train, store, read and call the models of one library."""
 
     classifier: str
     quiet: ByName

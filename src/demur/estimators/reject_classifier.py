@@ -77,7 +77,7 @@ def batch_size_for(n_rows: int) -> int:
 
 
 EPOCHS = 150
-"""Of a plain perceptron, as in the paper."""
+"""Number of epochs of a plain perceptron, as in the paper."""
 
 _MANY_ROWS, _LONGER = 10_000, 7 / 6
 """Number of rows from which three networks, each trained longer, are as good as five and take less time."""

@@ -67,7 +67,7 @@ class Blocks:
     equal_rows : int
         Number of rows with the features of an earlier row.
     times : int
-        How often nearly every row occurs, where the table was copied as a whole; 1 otherwise.
+        Number of copies of nearly every row, if the table was copied as a whole; 1 otherwise.
     suspects : array of int, optional
         Numbers that are equal if the features of rows are equal, if some rows may be copies.
     """

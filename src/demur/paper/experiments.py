@@ -156,7 +156,7 @@ class SyntheticProtocol(Protocol):
 
 @dataclass(frozen=True)
 class Experiment:
-    """What to run: every method on every problem, by one protocol.
+    """An experiment: every method on every problem, with one protocol.
 
     Parameters
     ----------

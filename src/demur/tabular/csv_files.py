@@ -405,7 +405,8 @@ def _converting(
 
 
 _MOST_WORDS, _LEAST_NUMBERS, _NUMBER_SHARE = 3, 20, 0.8
-"""Of a column of numbers: the most words for a missing value, different numbers, and the share of cells with one."""
+"""Limits for words as missing values: maximum number of words, least number of different numbers, least share of
+numbers."""
 
 
 def _words_for_missing(cells: Values) -> list[str]:

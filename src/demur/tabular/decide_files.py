@@ -47,7 +47,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class DecideOptions:
-    """What to decide and which columns to write.
+    """Options of the decisions, and the columns to write.
 
     Parameters
     ----------

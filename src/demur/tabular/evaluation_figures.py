@@ -106,7 +106,7 @@ def four_digits(value: float) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """How a figure of an evaluation is written, on the command line and in the report.
+    """Title, meaning and format of a figure, on the command line and in the report.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def rows_needed(difference: Interval, n_rows: int) -> str:
 
 
 def json_ready(value: Any) -> Any:
-    """Return figures as plain numbers, strings, lists and dicts, with None for what is undefined.
+    """Return figures as plain numbers, strings, lists and dicts, with None for undefined ones.
 
     Examples
     --------
@@ -470,7 +470,7 @@ class GuaranteeCheck:
 
 
 def check_guarantee(rule: Rule | None, counts: AnswerCounts) -> GuaranteeCheck | None:
-    """Compare what a fitted rule guarantees with what labelled rows show; None for a rule without a guarantee.
+    """Compare the guarantee of a fitted rule with labelled rows; None for a rule without a guarantee.
 
     Examples
     --------

@@ -122,7 +122,7 @@ class ExpertColumns:
         where : str
             Name of the table in messages.
         first : int
-            How many rows came before the first, for messages.
+            Number of rows before the first one, for messages.
         """
         there, allowed = set(table.schema.names), set(known)
         found = {}

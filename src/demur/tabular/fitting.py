@@ -228,7 +228,7 @@ class TrainingFile:
     data : LabelledTable
     spec : FitOptions
     notation : dict
-        How the file writes decimals and dates, for the schema.
+        Notation of decimals and dates in the file, for the schema.
     matrix : StoredRows, optional
         Features that are not in ``data``: the columns 0, 1, 2, ... of the same rows of a NumPy file.
     """

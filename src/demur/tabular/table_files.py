@@ -285,7 +285,7 @@ FORMATS: dict[bytes, Callable[[BinaryIO, str], ArrowContent]] = {
     b"PK\x03\x04": _arrays,
     b"{": _json_lines,
 }
-"""The first bytes of each format with types, and what opens it; workbooks are read as CSV, as everything else is."""
+"""First bytes of each typed format, and the function that opens it; everything else, and workbooks, are read as CSV."""
 
 _COMPRESSIONS = {
     b"\x1f\x8b": "gzip",

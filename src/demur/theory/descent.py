@@ -284,7 +284,7 @@ def minimise_convex_kinks(
     -------
     point : tensor of shape (n_unknowns,)
     gap : float
-        How far the value may be above the least one; infinite if a linear program failed or there is no least one.
+        Bound of the value minus the least value; infinite if a linear program failed or there is no least value.
 
     Examples
     --------

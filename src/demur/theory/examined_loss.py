@@ -180,7 +180,7 @@ class ExaminedLoss:
 
     @property
     def tolerance(self) -> float:
-        """How much smaller a risk must be to count as smaller, in units of the loss's scale."""
+        """Least difference of two different risks, in units of the loss's scale."""
         return 1e-9 + 100 * self.scale.noise
 
     @property

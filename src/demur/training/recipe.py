@@ -34,7 +34,7 @@ _WIDTHS = (0.3, 0.1)
 
 @dataclass(frozen=True)
 class Recipe:
-    r"""How a :class:`TabularNet` is trained; the defaults are those of RealMLP (Holzmüller et al. 2024).
+    r"""The training recipe of a :class:`TabularNet`; the defaults are those of RealMLP (Holzmüller et al. 2024).
 
     With t from 0 to 1 over the training, the learning rate is
     :math:`\tfrac12 (1 - \cos(2\pi \log_2(1 + 15 t)))` times ``learning_rate``: four cycles, each twice as long as the
@@ -210,7 +210,7 @@ def _plan(
 
 
 def _stack_size(architecture: TabularNet, n_rows: int, device: torch.device) -> int:
-    """Return how many networks one stack should hold: what fits a core's cache, or an eighth of a GPU's free memory."""
+    """Return the number of networks in one stack, limited by a core's cache, or an eighth of a GPU's free memory."""
     touched = 4 * (5 * n_rows * (architecture.n_activations // 4) + 6 * architecture.n_parameters)
     if device.type == "cuda":
         return max(1, min(1024, torch.cuda.mem_get_info(device)[0] // 8 // touched))
