@@ -401,7 +401,7 @@ def usable_folds(
     if at_least_one and not found:
         raise InputError(
             "no fold has two classes to train on and rows of them to predict; use another number of folds (cv), "
-            "a splitter such as GroupKFold, or calibration=None."
+            "a splitter that takes groups such as GroupKFold, or calibration=None."
         )
     return found
 
