@@ -235,7 +235,7 @@ def test_a_port_that_is_taken(folder):
             serve(folder, port=port)
 
 
-def test_what_is_no_model(tmp_path):
+def test_paths_without_a_model_are_refused(tmp_path):
     with pytest.raises(UserError, match="is not a demur model"):
         serve(tmp_path)
     save(RejectClassifier(), tmp_path / "bare")

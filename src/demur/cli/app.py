@@ -71,12 +71,12 @@ def run() -> None:
 
 
 def main() -> None:
-    """Run the program as a process of its own, and exit at once after an error.
+    """Run the program as a process, and exit immediately after an error.
 
     A thread of Arrow may still be reading ahead then; the normal end of the interpreter would abort it, with another
     exit code.
     """
-    gc.set_threshold(100_000)  # imports make many objects that stay: a collection every 700 takes a tenth of the start
+    gc.set_threshold(100_000)  # imports create many objects: frequent collections take a tenth of the start
     try:
         run()
     except SystemExit as leaving:

@@ -90,7 +90,7 @@ def check(
 
 
 def _changed(loss: str, rule: str | None, changes: dict[str, Any]) -> Any:
-    """Return the loss with its rule and with the parameters that were given."""
+    """Return the loss with the given rule and parameters."""
     from demur.losses import resolve
     from demur.losses.registry import load_object
 

@@ -78,7 +78,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def check_columns(names: Iterable[str], columns: Collection[str], where: str, use: str = "") -> None:
-    """Refuse names that are no columns of a table, and suggest similar ones.
+    """Refuse names that are not columns of a table, and suggest similar ones.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def as_table(X: Features) -> pa.Table:
     Raises
     ------
     TableError
-        If it is none of these, or its columns have no names of their own.
+        If it is none of these, or its columns do not have distinct names.
 
     Examples
     --------

@@ -38,7 +38,7 @@ _access = logging.getLogger("demur.access")
 
 _OWN_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 _PROBES = ("/health", "/ready", "/metrics")
-"""Paths that are asked every few seconds, and logged at level debug only."""
+"""Paths of probes, which are requested every few seconds and logged at level debug only."""
 
 _REFUSALS = {
     400: "The host name is unknown.",
@@ -83,15 +83,15 @@ def create_app(
     max_bytes : int, default 5000000
         Largest body of one request.
     max_seconds : float, default 30
-        Time within which a body must arrive.
+        Seconds within which a body must arrive.
     allowed_hosts : names, optional
-        Host names under which clients may reach the service, beside this machine's loopback names; ``"*"`` for any.
-        Other names are refused, so that no web page can reach the service through a name of its own.
+        Host names under which clients may reach the service, in addition to this machine's loopback names; ``"*"`` for
+        any. Other names are refused, so a web page cannot reach the service through a host name that it controls.
     audit : float, default 0
         Share of the answered rows to draw for review. Above 0, each decision has a field ``why``: ``"declined"``,
         ``"audit"``, or null where the row needs no review.
     api_keys : collection of str, optional
-        Keys of which each request must present one, except to ``/health`` and ``/ready``.
+        API keys: each request, except to ``/health`` and ``/ready``, must present one of them.
     stopping : callable, optional
         Whether the service is about to stop, in which case ``/ready`` returns 503.
 
@@ -148,7 +148,7 @@ def _add_decide(
     read_body: Callable[[Request], Awaitable[bytes]],
     keyed: list[Any],
 ) -> dict[str, Any]:
-    """Add the path that decides, and return the types in its description.
+    """Add the path ``/decide``, and return the types in its description.
 
     It reads the body itself, which FastAPI would do before it checks the key.
     """
@@ -213,7 +213,7 @@ async def _refuse(request: Request, error: Any) -> Response:
 
 
 _MOST_CHOICES = 100
-"""Values that a list offers; above it, typing is quicker."""
+"""Maximum number of values in a selection list; with more, a text field is used."""
 
 _CLASSES_NAMED = 12
 

@@ -1,6 +1,6 @@
 """Confidence-based losses: train a classifier, then compare its probabilities with 1 - c (Section 4).
 
-Cost-sensitive one-versus-all instead weighs the two kinds of mistake of each class's own binary problem by the cost.
+Cost-sensitive one-versus-all instead weights the two kinds of errors of each class's binary problem by the cost.
 """
 
 from __future__ import annotations
@@ -137,10 +137,10 @@ class OneVsAll(ConfidenceLoss):
 class CostSensitiveOneVsAll(Loss):
     r"""Cost-sensitive one-versus-all: :math:`c\,\phi(g_y) + (1-c) \sum_{k \ne y} \phi(-g_k)`.
 
-    Charoenphakdee et al. 2021a. Class k's part of the risk has its minimum at g_k > 0 iff
-    :math:`c\,\eta_k > (1-c)(1-\eta_k)`, that is iff eta_k > 1 - c, for every classification-calibrated phi. Accept iff
-    exactly one score is positive: with c < 1/2 no two can be at the minimum, and where two are, the paper declines.
-    (With the hinge and another threshold this is :class:`~demur.losses.OneVsAllHinge`.)
+    Charoenphakdee et al. 2021a. Class k's part of the risk has its minimum at g_k > 0 iff :math:`c\,\eta_k >
+    (1-c)(1-\eta_k)`, that is iff eta_k > 1 - c, for every classification-calibrated phi. Accept iff exactly one score
+    is positive: with c < 1/2 two scores cannot be positive at the minimum, and if two are, the paper declines. (With
+    the hinge and another threshold this is :class:`~demur.losses.OneVsAllHinge`.)
 
     Parameters
     ----------

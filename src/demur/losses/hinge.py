@@ -1,4 +1,4 @@
-"""Multiclass hinge losses that contain the cost (Ramaswamy et al. 2018); their thresholds tau are free in a range."""
+"""Multiclass hinge losses that depend on the cost (Ramaswamy et al. 2018), with a free threshold tau."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from demur.rules import Decision
 
 @dataclass(frozen=True)
 class _HingeLoss(Loss):
-    """A piecewise linear loss with a threshold tau anywhere in an open interval."""
+    """A piecewise linear loss with a free threshold tau in an open interval."""
 
     tau: Hyper = 0.5
 
@@ -24,7 +24,7 @@ class _HingeLoss(Loss):
     smooth = False
     tau_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     tau_candidates: ClassVar[tuple[float, ...]]
-    """The values that model selection tries."""
+    """Thresholds that model selection tries."""
 
     def __post_init__(self) -> None:
         low, high = self.tau_range
@@ -115,7 +115,7 @@ class BinaryEncodedHinge(_HingeLoss):
     ----------
     tau : float or tensor in (0, 1)
     n_classes : int, optional
-        How many of the 2^L codes are classes; all of them by default.
+        Number of the 2^L codes that are classes; all of them by default.
 
     Examples
     --------

@@ -162,7 +162,7 @@ def _class_gradient(out: Tensor, slopes: Tensor, y: Tensor) -> Tensor:
 
 
 def _without_own(pairs: Tensor, y: Tensor) -> Tensor:
-    """Return the values of the other classes, and 0 for y itself; a copy, since a margin's own may share memory."""
+    """Return the values of the other classes, and 0 for y itself, as a copy."""
     return pairs.scatter(-1, y.unsqueeze(-1), 0.0)
 
 

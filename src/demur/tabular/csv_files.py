@@ -22,7 +22,7 @@ from demur.columns.schema import kind_of_type, no_such_value
 _Piece: TypeAlias = pa.Table | pa.RecordBatch
 
 Numbers: TypeAlias = tuple[str, str, str, str]
-"""How a column writes numbers: what comes before, the thousands separator, the decimal sign, and the unit after."""
+"""Notation of the numbers in a column: prefix, thousands separator, decimal sign and unit."""
 
 _HEAD = 1 << 22  # the header must end within these bytes
 _BLOCK = 1 << 21  # Arrow reads 32 blocks ahead, so this bounds the memory; a row must fit into one block
@@ -32,7 +32,7 @@ SPELLINGS = (
     *("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "-nan", "null", "NULL", "Null", "None", "?", "-", "--"),
     *_SHEET_ERRORS,
 )
-"""Cells that are missing values in a column of another type than text."""
+"""Cells that are missing values, except in a column of text."""
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _BAD_VALUE = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to [^:]*: [^']*'(.*?)'(?:\. If.*)?$", re.S
@@ -302,7 +302,7 @@ def _pieces(stream: io.BufferedReader, size: int) -> Iterator[bytes]:
 
 
 _WINDOWS = {0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(128, 256)}
-"""What Windows-1252 makes of bytes that were decoded as UTF-8 with "surrogateescape"; Latin-1 where it has nothing."""
+"""Windows-1252 characters of bytes that were decoded as UTF-8 with "surrogateescape"; Latin-1 for undefined bytes."""
 
 
 def _utf8(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
@@ -331,7 +331,7 @@ def _utf8(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 def _tidy(rows: _Piece) -> _Piece:
-    """Remove white space around text and the guard in front of formulas; empty text is missing."""
+    """Remove white space around text and the apostrophe in front of formulas; empty text is missing."""
     for position, field in enumerate(rows.schema):
         if pa.types.is_string(field.type):
             text = pc.utf8_trim_whitespace(rows.column(position))
@@ -345,7 +345,7 @@ def _replaced(rows: _Piece, name: str, values: Values) -> _Piece:
 
 
 def _nulls(missing: Collection[str] | None) -> list[str]:
-    """Return the cells that are missing values, with a space around or not."""
+    """Return the cells that are missing values, with and without surrounding spaces."""
     words = (*SPELLINGS, *(missing or ()))
     return [f"{before}{word}{after}" for word in words for before in ("", " ") for after in ("", " ")]
 
@@ -405,11 +405,12 @@ def _converting(
 
 
 _MOST_WORDS, _LEAST_NUMBERS, _NUMBER_SHARE = 3, 20, 0.8
-"""Of a column of numbers: the most words for a missing value, different numbers, and the share of cells with one."""
+"""Limits for words as missing values: maximum number of words, least number of different numbers, least share of
+numbers."""
 
 
 def _words_for_missing(cells: Values) -> list[str]:
-    """Return the few words without a digit in a column of text that otherwise holds numbers."""
+    """Return the words without a digit in a column of text that otherwise holds numbers, if they are few."""
     is_word = pc.invert(pc.match_substring_regex(cells, r"\d"))
     words = sorted(pc.unique(pc.utf8_trim_whitespace(cells.filter(is_word))).to_pylist())
     if not words or len(words) > _MOST_WORDS or pc.mean(pc.cast(is_word, pa.float64())).as_py() > 1 - _NUMBER_SHARE:
@@ -429,7 +430,7 @@ _BEYOND_12 = {True: r"^(1[3-9]|[23]\d)[./-]", False: r"^\d{1,2}[./-](1[3-9]|[23]
 
 
 def decimal_of(columns: Mapping[str, Values]) -> tuple[str, str]:
-    """Find the decimal sign of a file; return it with a remark for the user, or an empty one.
+    """Find the decimal sign of a file; return it with a remark for the user, which may be empty.
 
     Parameters
     ----------
@@ -489,12 +490,12 @@ def notation_of(
     decimal : {".", ","}, optional
         The decimal sign of the file, if it is known.
     given : {".", ","}, optional
-        The same, if the user has given it: then 1.234 is not ambiguous.
+        The decimal sign that the user has given, if any: then 1.234 is not ambiguous.
 
     Returns
     -------
     tuple of Numbers or None, str
-        The notation, or None if these are no numbers or may be different ones; a remark, or an empty one.
+        The notation, or None if these are not numbers or are ambiguous; a remark for the user, which may be empty.
 
     Examples
     --------
@@ -529,7 +530,7 @@ def notation_of(
 
 
 def _doubt(name: str, value: str) -> str:
-    """Return the remark on a number that may be two."""
+    """Return the remark on an ambiguous number."""
     digits = re.sub(r"[^\d.,]", "", value)
     point, plain = re.sub("[.,]", ".", digits), re.sub("[.,]", "", digits)
     problem = f"{shown(value.strip())} in column {shown(name)} may be {point} or {plain}, so it is read as text"
@@ -537,7 +538,7 @@ def _doubt(name: str, value: str) -> str:
 
 
 def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) -> tuple[bool | None, list[str], str]:
-    """Find the columns with dates such as 31.12.2024, and whether the day comes first, which days beyond the 12th show.
+    """Find the columns with dates such as 31.12.2024, and whether the day comes first, from days beyond the 12th.
 
     Parameters
     ----------
@@ -549,7 +550,7 @@ def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) 
     Returns
     -------
     tuple of bool or None, list of names, str
-        The order, or None if it is ambiguous; the columns; a remark for the user, or an empty one.
+        The order, or None if it is ambiguous; the columns; a remark for the user, which may be empty.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Models made elsewhere: fitted classifiers of scikit-learn's interface, and files with their probabilities."""
+"""External models: fitted classifiers with scikit-learn's interface, and files with the outputs of models."""
 
 import re
 from collections import Counter
@@ -23,7 +23,7 @@ from demur.tabular.table_files import LabelledTable, Source, check_classes, clas
 from demur.tabular.table_model import Reads, TableModel, free_label, model_input
 
 _MOST_ANSWERS = 1000
-"""The largest number of different answers that a model stores, to recognise new ones."""
+"""Largest number of different answers that a model stores, to recognise new ones."""
 
 
 def wrap_estimator(
@@ -132,7 +132,7 @@ def _inner(estimator: Estimator) -> Estimator:
 def _with_reject_option(
     estimator: Estimator, cost: float | None, rule: Rule | None, rows: Any, labels: NDArray[np.str_] | None
 ) -> Any:
-    """Return a fitted classifier as one that may decline; one that may already stays as it is."""
+    """Return a fitted classifier with a reject option; one that has it already is unchanged."""
     from sklearn.frozen import FrozenEstimator
 
     from demur.estimators import RejectOption
@@ -173,7 +173,7 @@ def _with_reject_option(
 
 
 def _as_classes(labels: NDArray[np.str_], classes: AnyArray) -> AnyArray:
-    """Return labels that were read as text in the estimator's own type."""
+    """Return labels that were read as text with the type of the estimator's classes."""
     texts = class_texts(pa.array(classes.tolist()))
     position = {text: number for number, text in enumerate(texts)}
     unknown = sorted(set(labels.tolist()) - set(position))
@@ -197,7 +197,7 @@ def _name(estimator: Estimator) -> str:
 def fit_proba(
     path: Source, target: str, *, kind: str | None = None, all_classes: bool = False, **options: Any
 ) -> FittedFile:
-    r"""Fit calibration and a rule on a file with a number for each class, and the true label, of each row.
+    r"""Fit a calibration and a rule on a file with one number per class, and the true label, for each row.
 
     The model reads files with the same columns; it can predict, be evaluated, served, exported and monitored.
 
@@ -211,7 +211,7 @@ def fit_proba(
     target : str
         The column with the labels; of ``labels``, if they are in another file.
     kind : {"probabilities", "percentages", "log-probabilities", "logits", "votes"}, optional
-        Kind of the numbers; detected by default. Probabilities whose kind is given are divided by their sum.
+        Kind of the numbers; detected by default. If the kind "probabilities" is given, rows are divided by their sum.
     all_classes : bool, default False
         Whether every other column of numbers of a table is a class, also without a labelled row. Those of a matrix
         always are.
@@ -272,7 +272,7 @@ def _places(data: LabelledTable, width: int) -> dict[str, str]:
 def fit_answers(
     path: Source, target: str, *, answer: str | Sequence[str], confidence: str | None = None, **options: Any
 ) -> FittedFile:
-    r"""Fit how often another model's answer is right, given its confidence, and a rule, on a file.
+    r"""Fit the probability that another model's answer is right, given its confidence, and a rule, on a file.
 
     The model reads files with the same columns; it can predict, be evaluated, served and monitored. Where the rows show
     that another class is likelier than the answer, it is the first choice: see :class:`~demur.AnswerClassifier`.
@@ -388,7 +388,7 @@ def _probabilities(
 
 
 def renumbered(problem: str, first: int) -> str:
-    """Return a sentence that begins with the number of a row in a chunk, with its number in the file.
+    """Replace the row number at the start of a sentence about a chunk by the row number in the file.
 
     Examples
     --------
@@ -403,7 +403,7 @@ def class_columns(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the column of each class, found by its name, and the reason for each other column to be set aside.
 
-    A column of numbers whose name is no label is a class without rows if all columns have the same text before or
+    A column of numbers whose name is not a label is a class without rows if all columns have the same text before or
     after the label, or if ``keep`` names it.
 
     Parameters

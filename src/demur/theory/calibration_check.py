@@ -1,7 +1,7 @@
 """Is a loss calibrated for rejection? By its definition, by Theorem 4, and by a certificate where there is one.
 
 By definition: minimise the pointwise risk at many eta, decide with the rule, compare with the decision of least cost. A
-wrong decision refutes the loss only if it stands when everything is computed again (:mod:`demur.theory.witness`).
+wrong decision refutes the loss only if it is confirmed by a second computation (:mod:`demur.theory.witness`).
 """
 
 import warnings
@@ -47,11 +47,11 @@ from demur.theory.witness import Witness, verify, witnessed
 from demur.workers import single_threaded_kernels
 
 NEAR = 1e-3
-"""Nearer to the boundary between two decisions, an eta that seems wrong is settled with more work before it counts."""
+"""Distance to the boundary between two decisions below which a seemingly wrong decision is examined more thoroughly."""
 SAMPLE = 24
-"""How many eta are tried where a theorem proves the loss calibrated."""
+"""Number of eta to try if a theorem proves that the loss is calibrated."""
 PROVED_SECONDS = 5.0
-"""For how long they are tried."""
+"""Time limit in seconds for them."""
 
 
 @single_threaded_kernels()
@@ -75,13 +75,14 @@ def check_calibration(
     Parameters
     ----------
     loss : str, Loss or callable
-        A registered name, a loss, or a function of (scores, y, cost); see :class:`~demur.theory.FunctionLoss`.
+        Loss to check: a registered name, a loss object, or a function of (scores, y, cost); see
+        :class:`~demur.theory.FunctionLoss`.
     n_classes : int
-        K, at least 2.
+        Number of classes K, at least 2.
     cost : float, array or CostMatrix
-        One price c in (0, 1 - 1/K): from there on Chow's rule never rejects. Or the price of rejecting each class, K
-        numbers. Or a whole cost matrix, (K, K + 1). A function and its rule receive what is given, as a float or a
-        tensor; a loss with probabilities decides by their least expected cost.
+        Cost c of rejecting, in (0, 1 - 1/K); for larger c Chow's rule never rejects. Or K costs, one for rejecting each
+        class; or a cost matrix of shape (K, K + 1). A function and its rule receive it as a float or a tensor; a loss
+        with probabilities decides by the least expected cost.
     rule : "softmax", "rejector", "reject-score" or callable, optional
         Decision rule of a plain function; see :class:`~demur.theory.FunctionLoss`. "softmax" by default, and
         "reject-score" where there is one score more than there are classes.
@@ -186,12 +187,12 @@ def describe(loss: Loss, n_classes: int, cost: float | None) -> str:
 
 
 def certify(loss: Loss, n_classes: int, cost: float | None) -> Certificate | None:
-    """Return a proof that a loss is calibrated, or None where it states none or does not meet its hypotheses.
+    """Return a proof that a loss is calibrated, or None if there is none or its hypotheses do not hold.
 
-    The code of the loss and of its rule is read, and proved where its structure is recognised
-    (:mod:`demur.theory.structure`). A loss of another kind may state its argument itself
-    (``Loss.proof``); it is then tested that its code is what the argument is about: value and rule, at
-    random scores. A subclass is not covered by the argument of its parent: it may have changed the formula.
+    The code of the loss and of its rule is analysed, and proved calibrated if its structure is recognised
+    (:mod:`demur.theory.structure`). A loss of another kind may state its own argument (``Loss.proof``); then its values
+    and decisions are compared with the argument at random scores. A subclass is not covered by the argument of its
+    parent, because it may have changed the formula.
 
     Parameters
     ----------
@@ -222,7 +223,7 @@ def certify(loss: Loss, n_classes: int, cost: float | None) -> Certificate | Non
 
     if None in proof.checked or not agrees(loss, n_classes, cost, proof.value, decide):
         return None
-    compared = f"loss and rule of the code are those of the argument at {N_SCORES} random scores"
+    compared = f"the code agrees with the argument at {N_SCORES} random scores"
     return Certificate(proof.method, proof.statement, (compared, *filter(None, proof.checked)))
 
 
@@ -253,7 +254,7 @@ class Search:
     pool: list[Tensor] = field(default_factory=list)
 
     def run(self, stages: Iterable[Tensor]) -> None:
-        """Try one stage of eta after the other; end when a failure is clear or the time is up."""
+        """Try the stages of eta in order; stop when a failure is clear or the time is up."""
         deadline, found = self.subject.deadline, self.found
         self.pool = []
         for eta in stages:
@@ -271,7 +272,7 @@ class Search:
             )
 
     def refute_constant(self) -> bool:
-        """Refute a loss that is the same for all scores: a wrong decision is then as good as the right one."""
+        """Refute a loss that is the same for all scores: a wrong decision then has the same risk as the right one."""
         subject, target = self.subject, self.subject.target
         scores = wide_scores(subject.n_outputs, subject.generator())
         each = subject.each_value(scores)
@@ -332,7 +333,7 @@ class Search:
         return pool[:: max(1, -(-len(pool) // n))]
 
     def _lower(self, eta: Tensor, scores: Tensor, risk: Tensor, others: Tensor) -> None:
-        """Replace scores, in place, by those of others that have a lower risk at the same eta."""
+        """Replace scores, in place, by other scores with a lower risk at the same eta."""
         each = self.subject.each_value(others)
         for row in range(len(eta)):
             least = weigh(each, eta[row]).min(0)
@@ -340,7 +341,7 @@ class Search:
                 scores[row], risk[row] = others[least.indices], least.values
 
     def _verify(self, eta: Tensor, scores: Tensor, risk: Tensor, wrong: Tensor) -> Tensor:
-        """Verify wrong decisions, the clearest first; correct those that were no minimum; return those left open."""
+        """Verify wrong decisions, the clearest first; correct those that are no minima; return the unresolved ones."""
         subject, target = self.subject, self.subject.target
         open_rows = torch.zeros(len(eta), dtype=torch.bool)
         decision = subject.decide(scores)
@@ -379,8 +380,8 @@ class Search:
     def _counts(self, witness: Witness, best: int) -> bool:
         """Return whether a witness refutes.
 
-        It does not on a staircase, whose best step may have been missed, nor where no scores answer a class because
-        the function may take another number of them than assumed.
+        It does not for a piecewise constant loss, whose lowest step may have been missed, nor if no scores answer some
+        class because the assumed number of scores may be wrong.
         """
         subject = self.subject
         if witness.gap < float("inf"):
@@ -411,7 +412,7 @@ class Search:
 
 
 def _stages(subject: ExaminedLoss) -> Iterator[Tensor]:
-    """Yield the eta to try: first the extreme ones, so that every kind of failure has its chance, then random ones."""
+    """Yield the eta to try: first extreme ones, so that every kind of failure can be found, then random ones."""
     generator = subject.generator()
     n_classes, target = subject.n_classes, subject.target
     slow = not subject.loss.smooth or not subject.twice
@@ -437,7 +438,7 @@ def _by_theorem_four(subject: ExaminedLoss) -> tuple[TheoremFour | None, str | N
     if cost is None:
         return None, "the theorem is about one price of rejecting"
     if not loss.has_rejector:
-        return None, f"{loss.name} has no rejector of its own; it decides from its class scores"
+        return None, f"{loss.name} has no rejector; it decides from its class scores"
     if not subject.rejects_by_last_score:
         return None, f"the rule of {loss.name} does not reject iff the last score is <= 0"
     if not loss.smooth or not subject.twice:

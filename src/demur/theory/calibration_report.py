@@ -1,4 +1,4 @@
-"""The report of a calibration check: a verdict, its reasons, what is open, and how it prints."""
+"""The report of a calibration check: the verdict, its evidence, open questions, and the printed form."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -43,13 +43,13 @@ class Certificate:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The statement and what was checked, to print."""
+        """The statement and the checks, to print."""
         return (self.statement, *self.checked)
 
 
 @dataclass(frozen=True)
 class BetaFindings:
-    """The beta of a pairwise loss beside the two bounds of Corollary 5.
+    """The beta of a pairwise loss and the two bounds of Corollary 5.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class BetaFindings:
 
 @dataclass
 class SearchFindings:
-    """What the search over class probabilities found.
+    """The results of the search over class probabilities.
 
     Parameters
     ----------
@@ -109,13 +109,13 @@ class SearchFindings:
 
     @property
     def resolution(self) -> float:
-        """How far a threshold may be misplaced without a wrong decision at the class probabilities tried."""
+        """Largest error of a threshold that the search may have missed."""
         return max(self.nearest)
 
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """What :func:`demur.theory.check_calibration` found.
+    """The result of :func:`demur.theory.check_calibration`.
 
     Parameters
     ----------
@@ -130,13 +130,13 @@ class CalibrationReport:
     witnesses : tuple of Witness
         One counterexample of each kind, each with a gap larger than its error.
     search : SearchFindings
-        Route (a), by the definition.
+        Results of the first method, by the definition.
     certificate : Certificate or None
         A proof of calibration, where there is one.
     theorem_four : TheoremFour or None
-        Route (b), for losses with a rejector.
+        Results of the second method, for losses with a rejector.
     no_theorem_four : str or None
-        Why route (b) was not taken.
+        The reason why the second method was not used.
     beta : BetaFindings or None
         For the pairwise losses.
     bound : ExcessRiskBound or None
@@ -146,9 +146,9 @@ class CalibrationReport:
     never_answers : tuple of int
         Classes that the rule cannot answer.
     convex : bool
-        Whether the loss looked convex.
+        Whether the loss was convex at all scores tried.
     stepped : bool
-        Whether the loss is piecewise constant, so that its gradients do not lead to a minimum.
+        Whether the loss is piecewise constant, so its gradients do not lead to a minimum.
     subject : ExaminedLoss
         The loss itself.
     """
@@ -172,9 +172,9 @@ class CalibrationReport:
     subject: Any = field(default=None, repr=False, compare=False)
 
     def repair(self) -> "Repair":
-        """Return the rule under which the loss is calibrated, or two eta that no rule on its scores can tell apart.
+        """Return the rule under which the loss is calibrated, or two eta that no rule on its scores can distinguish.
 
-        The inverse link eta(scores) is read off the minimisers of the pointwise risk: a power of the softmax
+        The inverse link eta(scores) is determined from the minimisers of the pointwise risk: a power of the softmax
         (temperature, logit adjustment), an affine map (label smoothing), or a function of each probability. A loss
         without one may still have a threshold for one cost. The pair of loss and rule is checked again.
 
@@ -223,7 +223,7 @@ class CalibrationReport:
     def script(self) -> str:
         """Return a Python program that checks the verdict with torch and scipy, without demur.
 
-        The loss and its rule are written out as the torch operations that they consist of.
+        The program contains the torch operations of the loss and of its rule.
         """
         subject, witness, n_classes = self.subject, self.witness, self.n_classes
         if witness is None:
@@ -249,7 +249,7 @@ class CalibrationReport:
 
     @property
     def evidence(self) -> str:
-        """What the verdict rests on: "theorem", "search", "witness" or "nothing decisive"."""
+        """The evidence for the verdict: "theorem", "search", "witness" or "nothing decisive"."""
         if self.calibrated:
             return "search" if self.certificate is None else "theorem"
         return "witness" if self.refuted else "nothing decisive"
@@ -286,7 +286,7 @@ class CalibrationReport:
 
     @property
     def would_settle(self) -> tuple[str, ...]:
-        """What would settle an inconclusive verdict, one sentence each; empty with the other verdicts."""
+        """Sentences on what would settle an inconclusive verdict; empty for other verdicts."""
         if self.verdict != "inconclusive":
             return ()
         found, reasons = self.search, []
@@ -359,7 +359,7 @@ class CalibrationReport:
         for witness in self.witnesses:
             lines += self._of(witness)
         if self.witness is not None and found.n_unresolved:
-            lines.append(f"  {found.n_unresolved:,} more class probabilities were left open when these had been found")
+            lines.append(f"  {found.n_unresolved:,} more class probabilities were unresolved when these were found")
         return lines
 
     def _without_witness(self) -> list[str]:
@@ -367,8 +367,7 @@ class CalibrationReport:
         lines = [f"  {found.n_eta:,} class probabilities tried with {self.n_outputs} scores, {found.n_right:,} right"]
         if self.calibrated and self.certificate is None:
             lines.append(
-                "  A search refutes; it does not prove: a threshold misplaced by less than "
-                f"{found.resolution:.0e} would have passed."
+                f"  Resolution: the search would miss a threshold misplaced by less than {found.resolution:.0e}."
             )
         return lines
 
@@ -416,7 +415,7 @@ class CalibrationReport:
         if self.calibrated:
             return "the paper proves none for this loss at this cost."
         if self.refuted:
-            return "none: where a loss prefers wrong decisions, no small risk of it guarantees right ones."
+            return "none: if a loss prefers wrong decisions, a small risk does not guarantee right ones."
         return "none known."
 
 
@@ -523,7 +522,7 @@ def _zero(value: float, theorem: TheoremFour) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can write: lists for arrays and sets, fields for records, None for an infinity."""
+    """Convert a value for JSON: arrays and sets to lists, records to their fields, infinity to None."""
     if is_dataclass(value):
         value = vars(value)
     if isinstance(value, dict):

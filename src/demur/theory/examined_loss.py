@@ -14,7 +14,7 @@ from demur.theory.bayes import REJECT, WRONG, LossContractError, Target, chow_ta
 from demur.theory.descent import ENDLESS, Deadline
 
 ELEMENTS_AT_ONCE = 400_000
-"""How many scores one evaluation may hold: about 100 MB with the graph of two derivatives."""
+"""Maximum number of scores in one evaluation: about 100 MB with the graph of two derivatives."""
 
 LossLike: TypeAlias = str | Loss | type[Loss] | LossFunction
 
@@ -27,7 +27,7 @@ def as_loss(
     rule: RuleName | RuleFunction | None = None,
     outputs: int | None = None,
 ) -> Loss:
-    """Return the loss object for ``n_classes`` classes that a name, a class, a function or an object means.
+    """Return the loss object for ``n_classes`` classes given by a name, a class, a function or an object.
 
     Parameters
     ----------
@@ -35,12 +35,12 @@ def as_loss(
         A callable that is not a loss is taken as :class:`~demur.losses.FunctionLoss`.
     n_classes : int
     cost : float, optional
-        Used where the beta of a pairwise loss is the name of a side without closed form: it is then computed.
+        Cost for the beta of a pairwise loss, if it is computed because there is no closed form.
     rule : "softmax", "rejector", "reject-score" or callable, optional
         For a plain function only.
     outputs : int, optional
-        Number of scores of a plain function. With one more than there are classes and no rule, the last is
-        "reject-score": a softmax over them could answer a class that is not there.
+        Number of scores of a plain function. With one score more than there are classes and no rule, the rule is
+        "reject-score", because a softmax over all scores could answer a class that does not exist.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class Scale:
 
     @classmethod
     def of(cls, loss: Loss, n_classes: int, cost: float | Tensor) -> "Scale":
-        """Return the median and the spread of a loss at scores that are small: an exponential loss grows fast."""
+        """Return the median and the spread of a loss at small scores, because an exponential loss grows fast."""
         generator = torch.Generator().manual_seed(0)
         n_points = max(64, 2 * n_classes)
         y = torch.arange(n_points) % n_classes
@@ -104,7 +104,7 @@ class Scale:
                 values = loss.forward(scores, y, cost)
             precision, plain = torch.finfo(values.dtype).eps, values.to(torch.float64)
             low, offset, high = plain.quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)).tolist()
-            # The exponential of a score has no upper bound, so that the values below the median tell the scale.
+            # The exponential of a score has no upper bound, so the values below the median determine the scale.
             below, spread = 2 * (offset - low), high - low
             unit = min(below, spread) if below > 1e-3 * spread or below > 100 * precision * abs(offset) else spread
             if unit > 100 * precision * abs(offset):
@@ -116,7 +116,7 @@ class Scale:
 class ExaminedLoss:
     """A loss with its rule, the target decisions, and the properties that random scores show.
 
-    A property that fails at none of the scores tried is taken to hold.
+    A property counts as true if it holds at all scores tried.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class ExaminedLoss:
     target : Target
     scale : Scale
     deadline : Deadline
-        When everything that is computed about the loss returns what has been found.
+        Time at which all computations return their results so far.
     seed : int
         Random seed of every search.
     symmetric : bool
@@ -142,7 +142,7 @@ class ExaminedLoss:
     never_answers : tuple of int
         Classes that the rule answered for no scores that were tried.
     stepped : bool
-        A staircase: different values, but no slope at most scores. Its minimum cannot be found by descending.
+        Piecewise constant: different values, but zero gradients at most scores, so descent cannot find the minimum.
     """
 
     loss: Loss
@@ -180,7 +180,7 @@ class ExaminedLoss:
 
     @property
     def tolerance(self) -> float:
-        """How much smaller a risk must be to count as smaller, in units of the loss's scale."""
+        """Least difference of two different risks, in units of the loss's scale."""
         return 1e-9 + 100 * self.scale.noise
 
     @property
@@ -234,7 +234,7 @@ def weigh(each: Tensor, eta: Tensor) -> Tensor:
 
 
 def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: int = 0) -> ExaminedLoss:
-    """Check that a loss keeps its contract and find its properties.
+    """Check that a loss satisfies the interface, and determine its properties.
 
     Raises
     ------
@@ -256,7 +256,7 @@ def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: i
     if single is None and not loss.has_link and not isinstance(loss, FunctionLoss):
         raise LossContractError(
             f"{loss.name} is made for one price of rejecting and has no probabilities to decide with; give one cost, "
-            "or a function with a rule of its own for these costs."
+            "or a function with a rule for these costs."
         )
     spread = torch.where(torch.arange(n_points) % 2 == 0, 1.0, 3.0).to(torch.float64).unsqueeze(-1)
     scores = torch.randn(n_points, n_outputs, generator=generator, dtype=torch.float64) * spread
@@ -286,7 +286,7 @@ def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: i
 
 
 def _refuse_values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> None:
-    """Refuse a loss that raises, or returns anything but one finite float per row that no other row changes."""
+    """Refuse a loss that raises, or does not return one finite float per row that is independent of the other rows."""
     shape = f"scores {tuple(scores.shape)} and y {tuple(y.shape)}"
     hint = ""
     if isinstance(loss, FunctionLoss) and loss.outputs is None:
@@ -325,7 +325,7 @@ def _refuse_values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Non
 def _derivatives(subject: ExaminedLoss, scores: Tensor, y: Tensor) -> tuple[bool, bool]:
     """Refuse a loss without a gradient or with a wrong one; return if it has second derivatives, and if it is stepped.
 
-    Values that differ although their gradients are zero at most scores are the steps of a staircase.
+    A loss with different values but zero gradients at most scores is piecewise constant.
     """
     name = subject.loss.name
     free = scores.clone().requires_grad_()
@@ -381,7 +381,7 @@ def _refuse_decisions(loss: Loss, scores: Tensor, target: Target) -> None:
     if len(answers) and not 0 <= int(answers.min()) <= int(answers.max()) < target.n_classes:
         hint = ""
         if isinstance(loss, FunctionLoss) and loss.decision_rule == "softmax":
-            hint = f" With {scores.shape[-1]} scores it needs a rule of its own (rule=, --rule)."
+            hint = f" With {scores.shape[-1]} scores it needs a rule (rule=, --rule)."
         raise LossContractError(
             f"the rule of {loss.name} must give labels in 0 ... {target.n_classes - 1}, got {int(answers.min())} ... "
             f"{int(answers.max())}.{hint}"

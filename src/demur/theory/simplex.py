@@ -24,11 +24,11 @@ NEAREST = 1e-5
 
 ASCENT_STEPS = 12
 SMALL_SHARES = (0.003, 0.01, 0.03, 0.1)
-"""What the last class gets of all but the largest: a loss may be flat for classes that are rare enough."""
+"""Share of the last class in the probability of all but the largest: a loss may be flat for very rare classes."""
 
 
 def tops_around(cost: float, n_classes: int) -> Tensor:
-    """Return values of max eta on both sides of 1 - c, crowded near it.
+    """Return values of max eta on both sides of 1 - c, most of them close to it.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def adversarial_eta(subject: ExaminedLoss, cost: float) -> Iterator[Tensor]:
     """Yield eta beside the boundary max eta = 1 - c at which the rule accepts most, or least, at the minimiser.
 
     Gradient ascent on the acceptance, or on minus the acceptance, by the shares of the classes below the largest: the
-    slope follows from the second derivatives of the risk. A rule whose acceptance has no slope yields nothing.
+    slope follows from the second derivatives of the risk. For a rule whose acceptance has no slope there are none.
 
     Examples
     --------

@@ -54,15 +54,16 @@ LARGEST_DENOMINATOR = 10**12
 MOST_PIECES = 3000
 NARROWEST = 2.0**-60
 LARGEST_FORM = 1000
-"""What is longer takes minutes to differentiate; an iteration in a loss soon makes forms of millions of parts."""
+"""Maximum number of parts of a form: longer forms take minutes to differentiate, and loops can produce millions of
+parts."""
 LAST_PIECE = 2.0**-30
 """This close to p = 1 a derivative may be 0."""
 LEAST_COST = 1e-6
 """torch's softplus is wrong by up to 2.1e-9 beyond 20, which matters for thresholds there."""
 SAME = 1e-9
-"""How far values of the code and of the formulas read may be apart, relative to 1 + their size."""
+"""Largest tolerated difference between values of the code and of the formulas, relative to 1 + their size."""
 N_SCORES = 200
-"""How many random scores code and formulas are compared at."""
+"""Number of random scores at which code and formulas are compared."""
 COMMON = Symbol("common", real=True)
 """A constant added to all scores, which does not change their softmax."""
 S, P = Symbol("s", real=True), Symbol("p", positive=True)
@@ -275,7 +276,7 @@ class Reader:
         return Ids(out if keepdim else out.squeeze(dim))
 
     def read(self, graph: GraphModule, *inputs: Any) -> Any:
-        """Return what the operations give for these inputs."""
+        """Return the results of the operations for these inputs."""
         values: dict[Node, Any] = {}
         given = iter(inputs)
         for node in graph.graph.nodes:
@@ -675,8 +676,8 @@ def prove(loss: Loss, n_classes: int, cost: float) -> Certificate | None:
         f"At every eta with |max eta - {q:g}| >= {CLEAR:g}, every minimiser decides as Chow's rule.",
         (
             f"the structure was read from the {len(graph.graph.nodes)} operations of the loss; interval arithmetic "
-            f"bounds its slopes, and the {len(rule.graph.nodes)} operations of the rule at the minimisers",
-            f"loss and rule of the code are those at {N_SCORES} random scores, in a batch and one by one",
+            f"bounds its slopes, and evaluates the {len(rule.graph.nodes)} operations of the rule at the minimisers",
+            f"the code agrees with the formulas at {N_SCORES} random scores, in a batch and one by one",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""A counterexample and its proof: the least risk, and the least risk of scores that take the right decision.
+"""A counterexample and its proof: the least risk, and the least risk among scores with the right decision.
 
 Both risks are computed again, one row at a time, before a counterexample counts.
 """
@@ -18,7 +18,7 @@ from demur.theory.examined_loss import ExaminedLoss, wide_scores
 from demur.theory.pointwise_risk import RiskProblem, equal_values
 
 MOST_UNKNOWNS = 30
-"""A search among more unknowns than this is not exact enough to refute anything."""
+"""Maximum number of unknowns for which a search is exact enough to refute a loss."""
 Constraints: TypeAlias = Callable[[Tensor], Tensor]
 """From scores (m, n_outputs) to numbers (m, n_constraints) that are all >= 0 on the closure of a decision region."""
 
@@ -33,17 +33,17 @@ class Witness:
         "false_reject", "false_accept" or "misclassify".
     eta : array of shape (n_classes,)
     scores : array of shape (n_outputs,)
-        Scores whose risk is lower than that of any that decide rightly: the minimiser, or near it.
+        Scores with a lower risk than any with the right decision: the minimiser, or close to it.
     chow, taken : str
-        The best decision and the one that these scores take, in words.
+        Descriptions of the best decision and of the decision at these scores.
     chow_risk, taken_risk : float
         Mean cost of the two decisions.
     least_risk : float
         The surrogate's risk at ``scores``.
     chow_least_risk : float
-        Its least risk among scores that decide rightly; infinite if there are none.
+        The surrogate's least risk among scores with the right decision; infinite if there are none.
     gap : float
-        The second minus the first: what the surrogate charges for the right decision. Larger than ``error``.
+        ``chow_least_risk`` minus ``least_risk``, the additional risk of the right decision; larger than ``error``.
     error : float
         Error of the gap, estimated from the disagreement of the ways in which it was computed.
     precision : str
@@ -74,7 +74,7 @@ class ConstrainedMinimum:
         In units of the loss's scale; infinite if no scores with such a decision were found.
     scores : tensor of shape (n_outputs,)
     error : float
-        By how much two searches, or a search and Newton's method, disagree.
+        Difference between two searches, or between a search and Newton's method.
     """
 
     risk: float
@@ -92,7 +92,7 @@ def verify(
     subject : ExaminedLoss
     eta : tensor of shape (n_classes,)
     scores : tensor of shape (n_outputs,)
-        What seemed to minimise the risk, with a wrong decision.
+        Scores with a wrong decision that seem to minimise the risk.
     known : tensor of shape (m, n_outputs)
         Scores worth trying.
 
@@ -133,7 +133,7 @@ def verify(
 def witnessed(
     subject: ExaminedLoss, eta: Tensor, scores: Tensor, risks: tuple[float, float], error: float, precision: str
 ) -> Witness:
-    """Describe a wrong decision: its risk, that of scores that decide rightly, and what the decisions cost."""
+    """Describe a wrong decision: its risk, the risk with the right decision, and the costs of both decisions."""
     target, costs = subject.target, subject.target.expected(eta)
     best, taken = int(target.best(eta)), int(subject.decide(scores[None])[0])
     return Witness(
@@ -222,7 +222,7 @@ def best_in_region(problem: RiskProblem, constraints: Constraints, start: Tensor
     -------
     unknowns : tensor of shape (n_rows, n_unknowns)
     violation : tensor of shape (n_rows,)
-        By how much the worst constraint is missed; where it is not small, no scores of the region were found.
+        Violation of the worst constraint; if it is not small, no scores of the region were found.
 
     Examples
     --------
@@ -342,7 +342,7 @@ class _Region:
     def _pool(self, known: Tensor) -> Tensor:
         """Return the best of many scores inside: of all sizes, near the minimiser, near multiples of log eta.
 
-        Where a risk jumps or has many minima, descents are not to be relied on; in few dimensions chance is.
+        If a risk is discontinuous or has many minima, descent is unreliable; in few dimensions random search is not.
         """
         subject, n_outputs = self.subject, len(self.minimiser)
         shuffled = torch.stack([torch.randperm(n_outputs, generator=self.generator) for _ in range(100)])

@@ -96,7 +96,7 @@ def test_links_are_followed_since_what_they_lead_to_is_checked(model, tmp_path):
         load(model)
 
 
-def test_what_is_no_model(tmp_path):
+def test_paths_without_a_model_are_refused(tmp_path):
     with pytest.raises(ModelFileError, match="there is no model"):
         load(tmp_path / "nothing")
     (tmp_path / "file").write_text("x")

@@ -1,8 +1,8 @@
 """Classifiers, transformers and calibrators as ONNX operators.
 
-skl2onnx translates what it covers in double precision. The functions here cover demur's own estimators, and what
-skl2onnx lacks or computes differently from scikit-learn: trees, binary discriminant analysis, scores without
-probabilities, soft votes, imputers, rare and missing categories.
+skl2onnx translates the estimators that it supports in double precision. The functions here translate demur's
+estimators, and estimators that skl2onnx lacks or computes differently from scikit-learn: trees, binary discriminant
+analysis, scores without probabilities, soft votes, imputers, rare and missing categories.
 """
 
 from collections.abc import Callable, Iterable
@@ -65,7 +65,7 @@ _CONVERTED = (
     BernoulliNB, ComplementNB, GaussianNB, LogisticRegression, LogisticRegressionCV, MLPClassifier, MultinomialNB,
     QuadraticDiscriminantAnalysis, MaxAbsScaler, MinMaxScaler, Normalizer, PCA, RobustScaler, StandardScaler,
 )  # fmt: skip
-"""What skl2onnx translates with double inputs to the probabilities of scikit-learn, as the tests compare."""
+"""Estimators that skl2onnx translates with double inputs; tests compare the probabilities with scikit-learn's."""
 
 
 def proba(graph: Graph, X: str, model: Estimator, classes: AnyArray | None = None) -> str:
@@ -249,7 +249,7 @@ def network_decision(graph: Graph, X: str, model: RejectClassifier) -> list[str]
 
 
 def transformed(graph: Graph, X: str, transformer: Any) -> str:
-    """Return what a fitted transformer makes of the features."""
+    """Return the features after a fitted transformer."""
     if transformer is None or getattr(transformer, "func", X) is None:  # a fitted "passthrough"
         return X
     if isinstance(transformer, Pipeline):

@@ -26,7 +26,7 @@ from demur.whole_file import write_whole
 
 FEATURES = "features"
 OWN_NAMES = (FEATURES, "cost", "label", "reject", "confidence", "proba")
-"""What the graph itself calls its inputs and outputs."""
+"""Names of the graph's own inputs and outputs."""
 
 
 def schema_of(model: Estimator) -> Schema | None:
@@ -40,7 +40,7 @@ def schema_of(model: Estimator) -> Schema | None:
 
 
 def input_names(schema: Schema) -> dict[str, str]:
-    """Return the input of each column: its own name, unless the graph needs that for something else.
+    """Return the input name of each column: its own name, unless the graph uses that name.
 
     Examples
     --------
@@ -148,9 +148,9 @@ def onnx_model(model: Estimator) -> Any:
     Inputs
         ``features``, double of shape (rows, n_features), or (rows, ...) as a torch module takes its rows. A model that
         was fitted on a table with other columns than numbers has one input per column instead, of shape (rows, 1) and
-        named like it (``column_cost`` if it is named like an input or output below): double for numbers, truth values
-        (0 and 1), dates (days since 1970) and times (seconds), with NaN for missing values; text for categories, with
-        the empty text for missing ones. (If the empty text is itself a category, a missing value counts as it.)
+        named like it (``column_cost`` if it is named like an input or output below): double for numbers, booleans (0
+        and 1), dates (days since 1970) and times (seconds), with NaN for missing values; text for categories, with the
+        empty text for missing ones. (If the empty text is itself a category, a missing value counts as it.)
         :func:`onnx_inputs` makes them.
 
         ``cost``, one double, may be left out. It exists where the model decides by Chow's rule.
@@ -226,7 +226,7 @@ def onnx_model(model: Estimator) -> Any:
 
 
 def _refuse_text_and_scope(classifier: Estimator, schema: Schema | None) -> None:
-    """Refuse what no graph computes: text as numbers, and the probability of being in scope."""
+    """Refuse models that no graph computes: those that read text, or estimate the probability of being in scope."""
     inner = getattr(classifier, "estimator_", classifier)
     encoding = getattr(inner, "encoding_", None)
     if (schema is not None and schema.text.any()) or getattr(encoding, "dense_text", None) is not None:
@@ -263,7 +263,7 @@ def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Sch
 
 
 def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) -> tuple[str, float | None]:
-    """Add the decision, declare its outputs, and return the rule in words and the cost that is an input."""
+    """Add the decision, declare its outputs, and return the description of the rule and the cost that is an input."""
     proba = None
     if isinstance(model, RejectClassifier):
         label, confidence, last = network_decision(graph, X, model)
@@ -295,7 +295,7 @@ def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) 
 
 
 def _threshold(graph: Graph, rule: Any) -> tuple[Operand, str, float | None]:
-    """Return what the confidence must exceed, the rule in words, and the cost that is an input."""
+    """Return the threshold of the confidence, the description of the rule, and the cost that is an input."""
     if type(rule) in (Chow, Relinked):
         price = float(_one_for_all(rule.cost, 0))
         graph.constant(np.array(price), "cost")  # the default of the input with the same name
@@ -350,12 +350,12 @@ def export_onnx(model: Estimator, path: FilePath, *, overwrite: bool = False) ->
 
 
 TOLERANCE = 1e-6
-"""How far probabilities of a graph may be from those of its model."""
+"""Largest tolerated difference between the probabilities of a graph and of its model."""
 
 
 @dataclass(frozen=True)
 class GraphAgreement:
-    """How often a graph and its model differ.
+    """Comparison of a graph with its model.
 
     Parameters
     ----------
