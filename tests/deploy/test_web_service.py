@@ -309,7 +309,8 @@ def test_bodies_that_do_not_arrive_time_out_and_do_not_block_others():
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/decide", 405), ("GET", "/no", 404), ("PUT", "/", 405)]
+    ("method", "path", "status"),
+    [("GET", "/decide", 405), ("GET", "/no", 404), ("PUT", "/", 405), ("POST", "/decide/", 404)],
 )
 def test_other_paths_and_methods_are_refused_in_words(method, path, status):
     response = Client(app()).request(method, path)
