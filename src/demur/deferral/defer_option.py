@@ -157,7 +157,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         if weight is not None:
             fit_params = {**fit_params, "sample_weight": weight}
         base = self._base(1 / (1 + len(experts)))
-        self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else labels, labels)
+        self._learn_classes(base, labels)
         check_names(experts, self.classes_)
         to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
         ballots = read_answers(answers, experts, self.classes_, len(labels), to_learn)

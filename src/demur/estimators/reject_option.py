@@ -94,9 +94,9 @@ class AroundAnEstimator(FeaturesOfEstimator):
         cv = self.cv if isinstance(self.cv, Integral) else 5
         return AutoClassifier(time_budget=budget, cv=cv, random_state=self.random_state)
 
-    def _learn_classes(self, classes: AnyArray, labels: AnyArray) -> None:
-        """Set the classes, and refuse labels that are not among them."""
-        self.classes_ = check_two_classes(np.unique(classes))
+    def _learn_classes(self, base: Estimator, labels: AnyArray) -> None:
+        """Set the classes: those of a frozen estimator, which the labels must be among, or those of the labels."""
+        self.classes_ = check_two_classes(np.unique(base.classes_ if isinstance(base, FrozenEstimator) else labels))
         self._check_known(labels)
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label, self.out_of_scope)
 
@@ -295,7 +295,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             groups, weight = (None if one is None else _safe_indexing(one, inside) for one in (groups, weight))
             labels = labels[inside]
         base = self._base()
-        self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else labels, labels)
+        self._learn_classes(base, labels)
         codes = np.searchsorted(self.classes_, labels)
         counts = np.bincount(codes, weight, minlength=len(self.classes_))
         self.class_prior_ = counts / counts.sum()

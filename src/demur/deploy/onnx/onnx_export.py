@@ -322,7 +322,7 @@ def export_onnx(model: Estimator, path: FilePath, *, overwrite: bool = False) ->
     model : RejectClassifier, RejectOption or TableModel
         Fitted; see :func:`onnx_model` for the inputs and outputs of the graph.
     path : path
-        The file to write. Its folder must exist.
+        The file to write. Its folder is created if it does not exist.
     overwrite : bool, default=False
         Whether a file that is there already may be replaced.
 
@@ -330,7 +330,7 @@ def export_onnx(model: Estimator, path: FilePath, *, overwrite: bool = False) ->
     ------
     ExportError
         If a part of the model has no ONNX form.
-    FileExistsError, FileNotFoundError, IsADirectoryError
+    FileExistsError, IsADirectoryError
         If the file cannot be written there.
 
     Examples
