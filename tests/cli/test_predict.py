@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -182,6 +183,12 @@ def test_a_file_is_never_replaced_by_accident(demur, pets, tmp_path):
     assert demur(*call, "--force").code == 0
     onto = demur("predict", pets / "model", pets / "new.csv", "--out", pets / "new.csv", "--force")
     assert "is the file that is being read" in onto.complaint
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_full_disk_is_said_without_a_number(demur, pets):
+    call = ("predict", pets / "model", pets / "new.csv", "--out", "/dev/full")
+    assert demur(*call).complaint.endswith("No space left on device.")
 
 
 @pytest.mark.parametrize(

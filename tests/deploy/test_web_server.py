@@ -17,7 +17,7 @@ import pytest
 from service_samples import good, model, table
 
 from demur import RejectClassifier
-from demur.cli.serve import serve
+from demur.cli.serve import _own_names, serve
 from demur.deploy import save
 from demur.errors import UserError
 
@@ -241,6 +241,14 @@ def test_paths_without_a_model_are_refused(tmp_path):
     save(RejectClassifier(), tmp_path / "bare")
     with pytest.raises(UserError, match="was not fitted on named columns"):
         serve(tmp_path / "bare")
+
+
+def test_a_machine_whose_own_name_has_no_address_is_known_by_its_name(monkeypatch):
+    def unknown(*_):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert _own_names("0.0.0.0") == (socket.gethostname(),)
 
 
 def test_an_address_that_is_none(folder):

@@ -309,7 +309,8 @@ def test_bodies_that_do_not_arrive_time_out_and_do_not_block_others():
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/decide", 405), ("GET", "/no", 404), ("PUT", "/", 405)]
+    ("method", "path", "status"),
+    [("GET", "/decide", 405), ("GET", "/no", 404), ("PUT", "/", 405), ("POST", "/decide/", 404)],
 )
 def test_other_paths_and_methods_are_refused_in_words(method, path, status):
     response = Client(app()).request(method, path)
@@ -319,7 +320,7 @@ def test_other_paths_and_methods_are_refused_in_words(method, path, status):
 
 @pytest.fixture(scope="module")
 def limited():
-    return create_app(model(), allowed_hosts=["models.example.org"])
+    return create_app(model(), allowed_hosts=["models.example.org", "fd00::5", "*.example.net"])
 
 
 @pytest.mark.parametrize(
@@ -331,6 +332,9 @@ def limited():
         ("[::1]:8000", True),
         ("models.example.org", True),
         ("MODELS.example.org:443", True),
+        ("[fd00::5]:8000", True),
+        ("any.example.net", True),
+        ("fd00::5", False),
         ("evil.example.org", False),
         ("127.0.0.1.evil.example.org", False),
         ("localhost.evil.example.org:8000", False),
@@ -338,6 +342,12 @@ def limited():
 )
 def test_a_foreign_host_name_is_refused(limited, host, known):
     assert Client(limited, host=host).get("/health").status_code == (200 if known else 400)
+
+
+@pytest.mark.parametrize("name", ["https://models.example.org", "models.example.org:443", "a*", "", "*.*"])
+def test_what_is_no_host_name_is_refused(name):
+    with pytest.raises(InputError, match="is not a host name: leave out scheme and port"):
+        create_app(model(), allowed_hosts=[name])
 
 
 def test_any_host_name_may_be_allowed():

@@ -61,8 +61,8 @@ def run() -> None:
         sys.exit(0)
     except (UserError, OSError) as error:
         said = str(error)
-        if isinstance(error, OSError) and error.filename:
-            said = f"{error.filename}: {error.strerror}."
+        if isinstance(error, OSError) and error.strerror:
+            said = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
         notes.print(f"demur: {' '.join(said.split())}", markup=False)
         sys.exit(getattr(error, "exit_code", 2))
     except MemoryError:

@@ -25,7 +25,6 @@ from demur.deferral.experts import DeferringClassifier, check_names, read_answer
 from demur.errors import InputError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import checked_labels, fit_clone, out_of_fold_proba, proba_of, row_weights
-from demur.estimators.precomputed_probabilities import PrecomputedProbabilities
 from demur.estimators.reject_option import AroundAnEstimator
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
 
@@ -161,9 +160,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         if weight is not None:
             fit_params = {**fit_params, "sample_weight": weight}
         base = self._base(1 / (1 + len(experts)))
-        if isinstance(base, PrecomputedProbabilities):
-            base = FrozenEstimator(base)
-        self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
+        self._learn_classes(base, labels)
         check_names(experts, self.classes_)
         to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
         ballots = read_answers(answers, experts, self.classes_, len(labels), to_learn)

@@ -256,7 +256,7 @@ def _foreign_content(path: Path) -> str | None:
     if not path.is_dir():
         return "it is a file"
     names = {child.name for child in path.iterdir()}
-    others = sorted(names.difference(_REPLACEABLE))
+    others = sorted(name for name in names if name not in _REPLACEABLE or (path / name).is_dir())
     if others:
         return f"it holds {others[0]!r}, which is not part of a model"
     if names and (_MANIFEST not in names or _FORMAT not in (path / _MANIFEST).read_text(errors="replace")):
@@ -488,9 +488,9 @@ def from_archive(data: bytes) -> Any:
     types, unknown = _types(data)
     if unknown:
         raise ModelFileError(
-            f"the model holds {unknown[0]}, which is neither demur's nor scikit-learn's and not registered here; "
-            "if it is a loss, a margin function or a rule of your own, import the module that registers it, then "
-            "load again."
+            f"the model holds {unknown[0]}, which is neither in demur {__version__} nor in scikit-learn, and not "
+            "registered here; if it is a loss, a margin function or a rule of your own, import the module that "
+            "registers it, then load again."
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # load gives a warning of its own

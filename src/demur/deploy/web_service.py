@@ -7,8 +7,9 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,7 +37,7 @@ from demur.deploy.request_types import RequestError, answer_type, question_type,
 
 _access = logging.getLogger("demur.access")
 
-_OWN_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
+_OWN_HOSTS = ("localhost", "127.0.0.1", "::1")
 _PROBES = ("/health", "/ready", "/metrics")
 """Paths of probes, which are requested every few seconds and logged at level debug only."""
 
@@ -123,6 +124,7 @@ def create_app(
         version=__version__,
         description="A classifier that declines to answer where declining costs less than a likely mistake.",
         openapi_url=None,  # it names the columns, and so needs the key
+        redirect_slashes=False,  # the address in a redirect has no TLS, and clients would send the key there
         exception_handlers={AnyHTTPException: _refuse, InputError: _refuse},
     )
     keyed = [Depends(_key_check(api_keys))] if api_keys else []
@@ -136,7 +138,8 @@ def create_app(
     _add_probes(app, stopping)
     app.openapi().setdefault("components", {}).setdefault("schemas", {}).update(types)
     _add_pages(app, model, report, keyed)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_OWN_HOSTS, *allowed_hosts], www_redirect=False)
+    names = [_host_pattern(name) for name in (*_OWN_HOSTS, *allowed_hosts)]
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)
     app.add_middleware(RequestLog, metrics=answerer.metrics)  # the outermost, so that it sees what the others refuse
     return app
 
@@ -280,6 +283,15 @@ def _page(template: str, code: str | None = None, **context: Any) -> tuple[str, 
     page = environment.get_template(template).render(**context, style=style, script=script, version=__version__)
     policy = content_policy(style, script, "connect-src 'self'", "frame-ancestors 'none'")
     return str(page), {**SECURITY_HEADERS, "Content-Security-Policy": policy}
+
+
+def _host_pattern(name: str) -> str:
+    """Return a host name as it is in requests: IPv6 addresses are in brackets there."""
+    with suppress(ValueError):
+        return f"[{IPv6Address(name.strip('[]'))}]"
+    if not re.fullmatch(r"\*|(\*\.)?[^*/:@]+", name):
+        raise InputError(f"{name!r} is not a host name: leave out scheme and port; * may only come first, *.a.org.")
+    return name
 
 
 # Limits, keys and the log ---------------------------------------------------------------------------------------------

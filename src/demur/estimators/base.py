@@ -387,28 +387,27 @@ def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> Floats:
     Without ``predict_proba`` the scores of ``decision_function`` are linked: the logistic function for two
     classes, softmax for more. Such scores are not log odds by themselves; calibration gives them their scale.
     """
-    if hasattr(estimator, "predict_proba"):
-        proba = np.asarray(estimator.predict_proba(X), dtype=np.float64)
-    elif hasattr(estimator, "decision_function"):
-        scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
-        if scores.ndim == 1:
-            proba = np.column_stack([expit(-scores), expit(scores)])
-        elif scores.shape[1] == len(estimator.classes_):
-            proba = softmax(scores, axis=1)
-        else:
-            raise InputError(
-                f"decision_function of {type(estimator).__name__} has {scores.shape[1]} columns for "
-                f"{len(estimator.classes_)} classes; set decision_function_shape='ovr'."
-            )
-    else:
+    name = type(estimator.estimator if isinstance(estimator, CodedLabels) else estimator).__name__
+    method = next((one for one in ("predict_proba", "decision_function") if hasattr(estimator, one)), None)
+    if method is None or not hasattr(estimator, "classes_"):
         raise InputTypeError(
-            f"{type(estimator).__name__} has neither predict_proba nor decision_function, so its confidence is "
-            "unknown; use another classifier."
+            f"{name} has no classes_, or neither predict_proba nor decision_function, so its confidence is unknown; "
+            "use another classifier."
         )
-    if len(estimator.classes_) == len(classes):
+    own, proba = np.asarray(estimator.classes_), np.asarray(getattr(estimator, method)(X), dtype=np.float64)
+    if method == "decision_function":
+        proba = softmax(proba, axis=1) if proba.ndim > 1 else np.column_stack([expit(-proba), expit(proba)])
+    if proba.shape[1:] != own.shape:
+        raise InputError(
+            f"{method} of {name} has the shape {proba.shape} for {len(own)} classes; it must have a column for each "
+            "(in SVC, set decision_function_shape='ovr')."
+        )
+    if np.array_equal(own, classes):
         return proba
+    if len(unknown := np.setdiff1d(own, classes)):
+        raise InputError(f"{name} knows the classes {unknown.tolist()}, which y lacks; wrap it in FrozenEstimator.")
     aligned = np.zeros((len(proba), len(classes)))
-    aligned[:, np.searchsorted(classes, estimator.classes_)] = proba
+    aligned[:, np.searchsorted(classes, own)] = proba
     return aligned
 
 

@@ -48,7 +48,7 @@ class PrecomputedProbabilities(NothingToFit):
     Parameters
     ----------
     classes : array of shape (n_classes,)
-        Class of each column, sorted.
+        Class of each column.
     kind : {"probabilities", "percentages", "log-probabilities", "logits", "votes"}
     tolerance : float or None, default 0.001
         Largest difference between the sum of a row's probabilities and 1. None allows any sum.

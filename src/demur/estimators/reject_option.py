@@ -29,6 +29,7 @@ from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import (
     FeaturesOfEstimator,
     KnownRows,
+    NothingToFit,
     RejectingClassifier,
     check_two_classes,
     checked_labels,
@@ -52,7 +53,6 @@ from demur.estimators.splitting import (
     set_aside,
     share_for_rule,
 )
-from demur.estimators.torch_classifier import TrainedNetwork
 from demur.guarantees.coverage import check_share
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule, check_proba
@@ -84,7 +84,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
 
     def _base(self, share: float = 1.0) -> Any:
         """Return the estimator to fit: the given one, or an AutoClassifier with a share of the time budget."""
-        if isinstance(self.estimator, TrainedNetwork):
+        if isinstance(self.estimator, NothingToFit):
             return FrozenEstimator(self.estimator)
         if not isinstance(self.estimator, str):
             return self.estimator
@@ -94,9 +94,9 @@ class AroundAnEstimator(FeaturesOfEstimator):
         cv = self.cv if isinstance(self.cv, Integral) else 5
         return AutoClassifier(time_budget=budget, cv=cv, random_state=self.random_state)
 
-    def _learn_classes(self, classes: AnyArray, labels: AnyArray) -> None:
-        """Set the classes, and refuse labels that are not among them."""
-        self.classes_ = check_two_classes(classes)
+    def _learn_classes(self, base: Estimator, labels: AnyArray) -> None:
+        """Set the classes: those of a frozen estimator, which the labels must be among, or those of the labels."""
+        self.classes_ = check_two_classes(np.unique(base.classes_ if isinstance(base, FrozenEstimator) else labels))
         self._check_known(labels)
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label, self.out_of_scope)
 
@@ -295,7 +295,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             groups, weight = (None if one is None else _safe_indexing(one, inside) for one in (groups, weight))
             labels = labels[inside]
         base = self._base()
-        self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
+        self._learn_classes(base, labels)
         codes = np.searchsorted(self.classes_, labels)
         counts = np.bincount(codes, weight, minlength=len(self.classes_))
         self.class_prior_ = counts / counts.sum()

@@ -45,10 +45,16 @@ def wrap_estimator(
     used, data, rows, inner = replace(used, target=name), None, None, _inner(estimator)
     if isinstance(inner, TrainedNetwork):
         inner.predict_proba(np.empty((0, len(used.columns))))  # tells it how many columns there are
+    where = "the table to calibrate on"
     if calibrate is not None:
-        data = LabelledTable.of(calibrate, name, "the table to calibrate on")
-        rows = model_input(used, data.rows, reads, data.name)
-    classifier = _with_reject_option(estimator, cost, rule, rows, None if data is None else data.labels)
+        data = LabelledTable.of(calibrate, name, where)
+        rows = model_input(used, data.rows, reads, where)
+    try:
+        classifier = _with_reject_option(estimator, cost, rule, rows, None if data is None else data.labels)
+    except UserError:
+        raise
+    except Exception as error:  # estimators raise what they like about values that they cannot take
+        raise refusal(error, estimator, where) from error
     steps = ", ".join(_name(step) for _, step in getattr(inner, "steps", ()))
     facts = {
         "model": _name(inner),
@@ -146,12 +152,12 @@ def _with_reject_option(
             )
         return estimator
     has_scores = hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")
-    if not has_scores or not hasattr(estimator, "classes_"):
+    if not (has_scores and hasattr(estimator, "classes_") and hasattr(estimator, "__sklearn_tags__")):
         raise InputTypeError(
             f"this {_name(estimator)} is not a fitted classifier with predict_proba or decision_function: fit it "
-            "first, or give another."
+            "first, or give another. A class of your own is derived from scikit-learn's BaseEstimator."
         )
-    classes = np.asarray(estimator.classes_)
+    classes = np.unique(estimator.classes_)
     option = RejectOption(
         FrozenEstimator(estimator),
         cost=0.2 if cost is None else cost,

@@ -154,6 +154,15 @@ def test_nothing_but_a_model_is_replaced(model, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["file", "link", "model", "thesis"]
 
 
+@pytest.mark.parametrize("name", ["arrays.safetensors", "report.html", "model.json.sig"])
+def test_a_folder_named_like_a_file_of_a_model_is_not_replaced(model, name):
+    (model / name).mkdir()
+    (model / name / "thesis.tex").write_text("mine")
+    with pytest.raises(ModelFileError, match=f"it holds '{name}', which is not part of a model"):
+        save(Chow(0.2), model, overwrite=True)
+    assert (model / name / "thesis.tex").read_text() == "mine"
+
+
 def test_an_empty_folder_may_be_filled(tmp_path):
     (tmp_path / "empty").mkdir()
     save(Chow(0.2), tmp_path / "empty", overwrite=True)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from demur import __version__
 from demur.array_types import AnyArray, Estimator, FilePath
 from demur.columns import Schema, as_table
-from demur.columns.schema import Column, as_type
+from demur.columns.schema import LARGEST, Column, as_type
 from demur.deploy.onnx.classifier_graphs import network_decision, option_proba
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, Operand, require
 from demur.estimators import RejectClassifier, RejectOption
@@ -56,18 +56,19 @@ def input_names(schema: Schema) -> dict[str, str]:
     return names
 
 
-def _table_inputs(graph: Graph, schema: Schema) -> str:
-    """Declare the columns of a table, and return them as ``Schema.encode`` would."""
+def _table_inputs(graph: Graph, schema: Schema, largest: float) -> str:
+    """Declare the columns of a table, and return their codes; numbers above the largest count as missing."""
     graph.schema = schema
     if all(column.kind == "number" for column in schema.columns):
-        return _without_infinities(graph, graph.input(FEATURES, np.float64, ["rows", len(schema.columns)]))
-    parts = [
-        _codes(graph, column, name)
-        if column.kind == "category"
-        else _without_infinities(graph, graph.input(name, np.float64, ["rows", 1]))
-        for column, name in zip(schema.columns, input_names(schema).values(), strict=True)
-    ]
-    return graph.op("Concat", *parts, axis=1)
+        codes = graph.input(FEATURES, np.float64, ["rows", len(schema.columns)])
+    else:
+        parts = [
+            _codes(graph, column, name) if column.kind == "category" else graph.input(name, np.float64, ["rows", 1])
+            for column, name in zip(schema.columns, input_names(schema).values(), strict=True)
+        ]
+        codes = graph.op("Concat", *parts, axis=1)
+    too_large = graph.op("Greater", graph.op("Abs", codes), np.array(largest))
+    return graph.op("Where", too_large, np.array(np.nan), codes)
 
 
 def onnx_inputs(model: Estimator, rows: Any) -> dict[str, AnyArray]:
@@ -101,10 +102,6 @@ def _as_input(column: Column, values: Any) -> AnyArray:
         return column.encode(values, "the table")[:, None]
     texts = as_type(values, pa.string(), column.name, "the table").to_pylist()
     return np.array(["" if text is None else text for text in texts], dtype=object)[:, None]  # ONNX has no null
-
-
-def _without_infinities(graph: Graph, value: str) -> str:
-    return graph.op("Where", graph.op("IsInf", value), np.array(np.nan), value)
 
 
 def _codes(graph: Graph, column: Column, name: str) -> str:
@@ -259,7 +256,7 @@ def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Sch
             f"the column {other[0]!r} is passed unchanged to a classifier that was fitted elsewhere, and only columns "
             "of numbers are exported then; export your own pipeline with skl2onnx."
         )
-    return _table_inputs(graph, schema)
+    return _table_inputs(graph, schema, LARGEST if isinstance(model, TableModel) else np.finfo(np.float64).max)
 
 
 def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) -> tuple[str, float | None]:
@@ -325,7 +322,7 @@ def export_onnx(model: Estimator, path: FilePath, *, overwrite: bool = False) ->
     model : RejectClassifier, RejectOption or TableModel
         Fitted; see :func:`onnx_model` for the inputs and outputs of the graph.
     path : path
-        The file to write. Its folder must exist.
+        The file to write. Its folder is created if it does not exist.
     overwrite : bool, default=False
         Whether a file that is there already may be replaced.
 
@@ -333,7 +330,7 @@ def export_onnx(model: Estimator, path: FilePath, *, overwrite: bool = False) ->
     ------
     ExportError
         If a part of the model has no ONNX form.
-    FileExistsError, FileNotFoundError, IsADirectoryError
+    FileExistsError, IsADirectoryError
         If the file cannot be written there.
 
     Examples
