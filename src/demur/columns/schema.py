@@ -21,6 +21,7 @@ _MAX_CODES = 255
 """Largest number of codes of a category, "other" included: the limit of scikit-learn's histogram trees."""
 
 _SECONDS_PER_DAY = 86_400
+_WHOLE = re.compile(r"0|-?[1-9]\d*")  # no code such as 01, which a column of numbers does not have
 _PER_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
@@ -87,11 +88,12 @@ class Column:
         if type_ is None or pa.types.is_null(type_):
             return True  # a CSV file, or nothing but missing values
         if self.kind not in ("category", "text"):
-            return kind_of_type(type_.value_type if pa.types.is_dictionary(type_) else type_) == self.kind
+            there = type_.value_type if pa.types.is_dictionary(type_) else type_
+            return kind_of_type(there) == self.kind and (self.zoned or getattr(there, "tz", None) is None)
         if kind_of_type(type_) == "category" or self.kind == "text":
             return kind_of_type(type_) == "category"
         is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)  # integers with gaps are often floats
-        numbered = is_number and all(value.lstrip("-").isdigit() for value in self.categories)
+        numbered = is_number and all(_WHOLE.fullmatch(value) for value in self.categories)
         return bool(numbered or (pa.types.is_boolean(type_) and {*self.categories} <= {"true", "false"}))
 
     def encode(self, values: Values, where: str, unseen: float = np.nan) -> Floats:

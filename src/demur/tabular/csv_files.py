@@ -96,24 +96,24 @@ class CsvContent:
     def read(self, labels: Collection[str]) -> pa.Table:
         """Return all rows, with types that fit them; the columns of labels stay as they are written."""
         text = pa.Table.from_batches(self._batches(dict.fromkeys(self.columns, pa.string())))
-        table, given = _inferred(text, self.decimal), self.decimal
-        words: dict[str, list[str]] = {}
+        table, given, words, points = _inferred(text, self.decimal), self.decimal, {}, True
         if self.missing is None:
-            words = {name: found for name, cells in _texts(table).items() if (found := _words_for_missing(cells))}
-            self.missing = sorted({word for name in words.keys() - labels for word in words[name]})
-            table = _inferred(text, self.decimal, missing=self.missing) if self.missing else table
+            found = {name: _words_for_missing(cells) for name, cells in _texts(table).items() if name not in labels}
+            words = {name: some for name, some in found.items() if some}
+            self.missing = sorted({*itertools.chain(*words.values())})
+            table = _with_words(table, text, self.decimal, words)
         kinds = dict(zip(table.column_names, table.schema.types, strict=True))
         pointed = {
             name: text[name].filter(pc.match_substring(text[name], "."))
             for name, kind in kinds.items()
-            if pa.types.is_floating(kind) and given is None
+            if pa.types.is_floating(kind) and given is None and name not in labels
         }
         doubtful = [name for name, cells in pointed.items() if _all_match(cells, _IN_GROUPS)]
         if given is None:
             points = any(len(cells) and name not in doubtful for name, cells in pointed.items())
-            self.decimal, remark = (".", "") if points else decimal_of(_texts(table, self.missing))
+            self.decimal, remark = (".", "") if points else decimal_of(_texts(table, words))
             if self.decimal == ",":
-                table = _inferred(text, ",", missing=self.missing)
+                table = _with_words(_inferred(text, ","), text, ",", words)
             self._remark(remark)
         for name in (name for name, kind in kinds.items() if kind_of_type(kind) == "number"):
             enough, pattern = _CODES[pa.types.is_integer(kinds[name])]
@@ -125,24 +125,25 @@ class CsvContent:
                 table = _replaced(table, name, text[name])
         if self.numbers is None:
             self.numbers = {}
-            for name, values in _texts(table, self.missing).items():
+            for name, values in _texts(table, words).items():
                 if name in labels:
                     continue
                 notation, remark = notation_of(values, name, self.decimal if self.decimal == "," else given, given)
                 self._remark(remark)
                 self.numbers |= {} if notation is None else {name: notation}
-            if self.decimal == "." and any(one[2] == "," for one in self.numbers.values()):
-                for name in doubtful:
-                    self._remark(_doubt(name, text[name][0].as_py()))
-                    table = _replaced(table, name, text[name])
+        commas = any(one[2] == "," for one in self.numbers.values())
+        for name in doubtful if self.decimal == "." else ():
+            cells = text[name].filter(pc.is_valid(table[name]))
+            some_plain = len(cells) > len(pointed[name]) and _all_match(cells, _OF_THREE_DIGITS)
+            if commas or (not points and (some_plain or self.delimiter == ";")):
+                self._remark(_doubt(name, pointed[name][0].as_py()))
+                table = _replaced(table, name, text[name])
         for name in self.numbers.keys() & set(table.column_names):
             table = _replaced(table, name, self._plain_numbers(name, text[name]))
-        for name, found in words.items():
-            if name in labels:
-                table = _replaced(table, name, text[name])
-            elif not pa.types.is_string(table[name].type):
+        for name, some in words.items():
+            if not pa.types.is_string(table[name].type):
                 place = f"in column {shown(name)}, which holds numbers"
-                self._remark(f"{place}, these words are read as missing: {listed(found)}")
+                self._remark(f"{place}, these words are read as missing: {listed(some)}")
         errors = pa.array(_SHEET_ERRORS)
         n_errors = sum(pc.sum(pc.is_in(column, errors), min_count=0).as_py() for column in text.columns)
         if n_errors:
@@ -350,11 +351,20 @@ def _nulls(missing: Collection[str] | None) -> list[str]:
     return [f"{before}{word}{after}" for word in words for before in ("", " ") for after in ("", " ")]
 
 
-def _texts(table: pa.Table, missing: Collection[str] | None = None) -> dict[str, Values]:
-    """Return the columns of text without missing values, however they are spelled."""
-    nulls = pa.array(_nulls(missing))
-    texts = {field.name: table[field.name] for field in table.schema if pa.types.is_string(field.type)}
-    return {name: cells.filter(pc.invert(pc.is_in(cells, nulls))) for name, cells in texts.items()}
+def _texts(table: pa.Table, words: Mapping[str, Collection[str]] | None = None) -> dict[str, Values]:
+    """Return the columns of text without missing values, however they are spelled, and without the words of each."""
+    found = {}
+    for name in (field.name for field in table.schema if pa.types.is_string(field.type)):
+        nulls = pa.array(_nulls((words or {}).get(name)))
+        found[name] = table[name].filter(pc.invert(pc.is_in(table[name], nulls)))
+    return found
+
+
+def _with_words(table: pa.Table, text: pa.Table, decimal: str | None, words: Mapping[str, Collection[str]]) -> pa.Table:
+    """Return a table where words are missing values, each in the columns that it was found in."""
+    for name, missing in words.items():
+        table = _replaced(table, name, column_of_text(text[name], decimal, missing=missing))
+    return table
 
 
 def column_of_text(
@@ -452,6 +462,7 @@ def decimal_of(columns: Mapping[str, Values]) -> tuple[str, str]:
 
 
 _IN_GROUPS = r"^\s*[-+]?[1-9]\d{0,2}(\.\d{3})+\s*$"  # 1.234, which may be a thousand
+_OF_THREE_DIGITS = r"^\s*[-+]?\d{1,3}(\.\d{3})*\s*$"  # beside 999, it is more likely one
 _THOUSANDS = ("", ".", ",", " ", "\u00a0", "\u202f", "'")
 _UNIT = r"[%‰€$£¥]|°[CFK]?|\s[^\W\d][^\s\d]{0,7}|[^\W\d][^\s\d]{1,7}"  # a letter alone after a digit may be a code
 _CURRENCY = "[$€£¥]|EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN"
