@@ -109,8 +109,16 @@ def test_codes_with_leading_zeros_are_categories():
 
 def test_codes_with_leading_zeros_are_not_looked_up_among_numbers():
     assert Column("code", "category", ("10", "0", "-3")).fits(pa.int64())
+    assert Column("code", "category", ("10", "0", "-3")).fits(pa.float64())
+    assert not Column("code", "category", ("123456789012",)).fits(pa.float64())  # which is written as 1.234e+11
     with pytest.raises(TableError, match="'code' is a number and not text"):
         Schema((Column("code", "category", ("10", "01")),)).check({"code": pa.int64()})
+
+
+def test_whole_numbers_and_truth_values_are_known_as_pandas_writes_them():
+    column = Column("code", "category", ("7", "2.0", "true", "False"))
+    cells = pa.array(["7.0", "2.0", "True", "False", "2", "7.5", "false", None])
+    np.testing.assert_array_equal(column.encode(cells, "new.csv", unseen=-1), [0, 1, 2, 3, -1, -1, -1, np.nan])
 
 
 def test_numbers_that_no_model_takes_are_missing_and_named():
