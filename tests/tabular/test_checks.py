@@ -156,7 +156,7 @@ def test_more_novel_rows_than_false_alarms():
 
 
 def test_novel_rows_count_neither_in_the_mean_confidence_nor_as_evidence_of_calibration():
-    result = judged(np.arange(400) % 10 == 0, np.full((400, 2), [0.9, 0.1]))
+    result = judged((np.arange(400) % 10 == 0).astype(int), np.full((400, 2), [0.9, 0.1]))
     for n_novel, words in ((300, "Calibrated, as far as these rows show; the mean confidence is 90.0 %."), (310, None)):
         novel = Evaluation(**{**vars_of(result), "decision": result.decision.declining(np.arange(400) < n_novel)})
         assert [one for one in novel.verdict if "Calibrated" in one] == [words] * (words is not None)

@@ -12,8 +12,7 @@ from demur.columns.frames import TableError, Values, check_columns, did_you_mean
 from demur.deferral import Capacity
 from demur.deferral.experts import read_experts
 from demur.errors import InputTypeError
-from demur.named_classes import label_of
-from demur.tabular.csv_files import SPELLINGS
+from demur.tabular.csv_files import SPELLINGS, column_of_text
 from demur.tabular.table_files import class_texts
 
 ASKING_COLUMNS = ("ask", "expected_cost")
@@ -155,7 +154,7 @@ def given_answers(people: Objects) -> Mask:
 
 
 def read_answers(column: Values, known: Collection[str]) -> Objects:
-    """Return answers as class names, which they may differ from as :func:`label_of` says.
+    """Return answers as class names: as they are written, without spaces around, or as a CSV file is read.
 
     An answer that is not a class is returned without spaces around, and a gap as None.
 
@@ -164,9 +163,12 @@ def read_answers(column: Values, known: Collection[str]) -> Objects:
     >>> read_answers(pa.array(["yes", " no ", "perhaps", "n/a"]), ["yes", "no"]).tolist()
     ['yes', 'no', 'perhaps', None]
     """
-    found = class_texts(column)
-    for row, text in enumerate(found.tolist()):
-        if text is not None:
-            gap = text.strip().lower() in _GAPS
-            found[row] = label_of(text, known) or (None if gap else text.strip())
+    texts = class_texts(column)
+    as_read = class_texts(column_of_text(column)) if pa.types.is_string(column.type) else texts
+    found: Objects = np.full(len(texts), None, dtype=object)
+    for row, (text, value) in enumerate(zip(texts.tolist(), as_read.tolist(), strict=True)):
+        if text is None:
+            continue
+        gap = text.strip().lower() in _GAPS
+        found[row] = next((one for one in (text, text.strip(), value) if one in known), None if gap else text.strip())
     return found
