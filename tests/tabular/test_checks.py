@@ -155,6 +155,13 @@ def test_more_novel_rows_than_false_alarms():
         assert ("DM011" in codes(found)) == is_found
 
 
+def test_novel_rows_count_neither_in_the_mean_confidence_nor_as_evidence_of_calibration():
+    result = judged((np.arange(400) % 10 == 0).astype(int), np.full((400, 2), [0.9, 0.1]))
+    for n_novel, words in ((300, "Calibrated, as far as these rows show; the mean confidence is 90.0 %."), (310, None)):
+        novel = Evaluation(**{**vars_of(result), "decision": result.decision.declining(np.arange(400) < n_novel)})
+        assert [one for one in novel.verdict if "Calibrated" in one] == [words] * (words is not None)
+
+
 def test_unknown_codes_are_refused():
     assert ignored_codes(" dm003 ,DM007,") == ["DM003", "DM007"]
     with pytest.raises(ValueError, match="there is no check 'DM999'"):

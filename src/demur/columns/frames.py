@@ -233,7 +233,7 @@ def check_names(names: tuple[str, ...], name: str) -> None:
     if "" in names:
         position = names.index("") + 1
         problem = f"{name} has no name for column {position:,} of {len(names):,}"
-        raise TableError(f"{problem}: name every column in the header, or leave it out")
+        raise TableError(f"{problem}: name every column in the header, which must be the first line, or leave it out")
     twice = [column for column, count in Counter(names).items() if count > 1]
     if twice:
         raise TableError(f"{name} has more than one column named {listed(twice)}: give each column its own name")

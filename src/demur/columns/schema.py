@@ -88,20 +88,29 @@ class Column:
         if type_ is None or pa.types.is_null(type_):
             return True  # a CSV file, or nothing but missing values
         if self.kind not in ("category", "text"):
-            return kind_of_type(type_.value_type if pa.types.is_dictionary(type_) else type_) == self.kind
+            there = type_.value_type if pa.types.is_dictionary(type_) else type_
+            return kind_of_type(there) == self.kind and (self.zoned or getattr(there, "tz", None) is None)
         if kind_of_type(type_) == "category" or self.kind == "text":
             return kind_of_type(type_) == "category"
-        is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)  # integers with gaps are often floats
-        numbered = is_number and all(value.lstrip("-").isdigit() for value in self.categories)
-        return bool(numbered or (pa.types.is_boolean(type_) and {*self.categories} <= {"true", "false"}))
+        written = pa.array(self.categories, pa.string())
+        try:  # 7 may be a number, whose column is of floats where there are gaps; 07 is none
+            return bool(written.cast(type_).cast(pa.string()).equals(written))
+        except pa.ArrowException:
+            return False
 
     def encode(self, values: Values, where: str, unseen: float = np.nan) -> Floats:
         """Return the column as numbers, NaN where a value is missing or infinite, ``unseen`` for a new category."""
         values = as_type(values, self.arrow_type, self.name, where)
         if self.kind == "category":
-            found = pc.index_in(values, value_set=pa.array(self.categories, pa.string())).cast(pa.float64())
+            known = pa.array(self.categories, pa.string())
+            found = pc.index_in(values, known)
+            if found.null_count > values.null_count:  # pandas writes 7 and true as 7.0 and True beside missing values
+                plain = pc.if_else(pc.is_in(values, pa.array(["True", "False"])), pc.utf8_lower(values), values)
+                plain = pc.replace_substring_regex(plain, r"^(-?\d+)\.0$", r"\1")
+                found = pc.coalesce(found, pc.index_in(plain, known))
             new = pc.and_(pc.is_null(found), pc.is_valid(values))
-            return _as_float(pc.if_else(new, float(len(self.categories)) if self.other else unseen, found))
+            other = float(len(known)) if self.other else unseen
+            return _as_float(pc.if_else(new, other, found.cast(pa.float64())))
         if self.kind == "text":
             return _as_float(pc.if_else(pc.is_valid(values), 0.0, None))
         if self.kind in ("number", "boolean"):

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from demur.array_types import Features, Floats, Ints, Mask
 from demur.errors import InputError
 from demur.estimators.base import ProbabilityClassifier, check_two_classes, checked_labels
+from demur.named_classes import label_of
 
 _SEGMENTS = 20
 """Maximum number of knots of the curve: quantiles of the confidences."""
@@ -154,7 +155,8 @@ class AnswerClassifier(ProbabilityClassifier):
             columns = "answers and one of confidences" if self.confidence else "answers"
             raise InputError(f"rows have columns of {columns}, as many as in fit; got the shape {table.shape}.")
         numbers: dict[Any, int] = {label: code for code, label in enumerate(self.classes_.tolist())}
-        said = [class_number(value, numbers) for row in table[:, :n_samples].tolist() for value in row]
+        named = (label_of(value, numbers) for value in table[:, :n_samples].ravel().tolist())
+        said = [numbers.get(label, len(numbers)) for label in named]
         codes = np.array(said, dtype=np.int64).reshape(len(table), n_samples)
         votes = (codes[:, :, None] == codes[:, None, :]).sum(axis=2) * (codes < len(numbers))
         most = np.arange(len(codes)), votes.argmax(axis=1)
@@ -204,19 +206,3 @@ class AnswerClassifier(ProbabilityClassifier):
         self.knots_ = values
         self.curve_ = found[0] + np.r_[0.0, np.cumsum(found[2:n_fixed])] - centre @ found[2:n_fixed]
         self.missing_, self.effects_ = float(found[0] + found[1]), found[n_fixed:]
-
-
-def class_number(value: Any, numbers: dict[Any, int]) -> int:
-    """Return the number of the class that an answer names, or the next free number if it is not a class.
-
-    Examples
-    --------
-    >>> [class_number(answer, {"1": 0, "true": 1}) for answer in ("1.0", " True", "maybe", None)]
-    [0, 1, 2, 2]
-    """
-    found = numbers.get(value)
-    if found is None and isinstance(value, str):
-        text = value.strip()
-        variants = (numbers.get(one) for one in (text, text.lower(), text.removesuffix(".0")))
-        found = next((one for one in variants if one is not None), None)
-    return len(numbers) if found is None else found

@@ -128,9 +128,9 @@ def compared(result: "Evaluation") -> list[Comparison]:
 
 def verdict(result: "Evaluation") -> list[str]:
     """Return the comparisons, and whether the probabilities look calibrated, in sentences."""
-    sentences = [one.sentence for one in result.compared]
-    if result.reliability is not None and result.n_rows >= _FEWEST_ROWS and not _miscalibrated(result):
-        sure = percent(float(np.nanmean(result.answer_confidence)))
+    sentences, bins = [one.sentence for one in result.compared], result.reliability
+    if bins is not None and bins.n_rows.sum() >= _FEWEST_ROWS and not _miscalibrated(result):
+        sure = percent(bins.mean_confidence)
         sentences.append(f"Calibrated, as far as these rows show; the mean confidence is {sure}.")
     return sentences
 
@@ -187,7 +187,7 @@ def _miscalibrated(result: "Evaluation") -> str:
     n_rows, sure, low = bins.n_rows[used], bins.confidence[used], bins.edges[:-1][used]
     right = np.round(bins.accuracy.estimate[used] * n_rows)
     # All rows together come first. The exact intervals of these and of each bin hold together with 95 % confidence.
-    sure = np.append(np.average(sure, weights=n_rows), sure)
+    sure = np.append(bins.mean_confidence, sure)
     n_rows, right, low = np.append(n_rows.sum(), n_rows), np.append(right.sum(), right), np.append(0.0, low)
     found = proportion_interval(right, n_rows, 1 - 0.05 / len(n_rows))
     gap = np.maximum(sure - found.high, found.low - sure)

@@ -366,6 +366,11 @@ class ReliabilityBins:
         return cls(edges, n_rows, means, proportion_interval(np.bincount(bins[correct], minlength=n_bins), n_rows))
 
     @property
+    def mean_confidence(self) -> float:
+        """The mean confidence of all rows."""
+        return float(np.nansum(self.confidence * self.n_rows) / self.n_rows.sum())
+
+    @property
     def ece(self) -> float:
         """The expected calibration error: zero where confidence is accuracy in every bin."""
         gaps = np.abs(self.accuracy.estimate - self.confidence)

@@ -161,7 +161,6 @@ def read_answers(column: Values, known: Collection[str]) -> Objects:
     >>> read_answers(pa.array(["yes", " no ", "perhaps", "n/a"]), ["yes", "no"]).tolist()
     ['yes', 'no', 'perhaps', None]
     """
-    column = pa.chunked_array([column]) if isinstance(column, pa.Array) else column
     texts = class_texts(column)
     as_read = class_texts(column_of_text(column)) if pa.types.is_string(column.type) else texts
     found: Objects = np.full(len(texts), None, dtype=object)

@@ -16,6 +16,7 @@ from demur.columns.frames import TableError, as_table, check_columns, listed, sh
 from demur.columns.schema import Column, Schema, kind_of_type
 from demur.errors import InputError, InputTypeError, UserError
 from demur.estimators.torch_classifier import TrainedNetwork
+from demur.named_classes import label_of
 from demur.rules import Rule
 from demur.tabular.array_files import StoredRows
 from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
@@ -349,10 +350,7 @@ def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collecti
 
 def _notes_on_answers(data: LabelledTable, said: Counter[str], confidence: str | None) -> list[str]:
     """Return notes for the user: answers and labels that do not match, and empty cells."""
-    from demur.estimators.answer_classifier import class_number
-
-    numbers, notes = {label: number for number, label in enumerate(data.classes)}, []
-    strange = [text for text in said if class_number(text, numbers) == len(numbers)]
+    notes, strange = [], [text for text in said if label_of(text, data.classes) is None]
     if strange:
         times = sum(said[text] for text in strange)
         notes.append(
@@ -432,7 +430,7 @@ def class_columns(
     aside: dict[str, str] = {}
     for name in names:
         named = re.fullmatch("(.+)".join(map(re.escape, affixes)), name, re.DOTALL)
-        text = "" if named is None else _canonical(named[1], labels)
+        text = "" if named is None else label_of(named[1], labels) or named[1]
         if named is None or not (text in labels or any(affixes) or name in keep):
             aside[name] = "it is not named like a class"
         elif kind_of_type(table.schema.field(name).type) != "number":
@@ -448,7 +446,7 @@ def class_columns(
 
 def _affixes(names: Sequence[str], labels: Sequence[str], target: str) -> tuple[str, str]:
     """Return the text before and after the label in the names of the classes' columns, as short as possible."""
-    missing = sorted(set(labels) - {_canonical(name, labels) for name in names})
+    missing = sorted(set(labels) - {label_of(name, labels) for name in names})
     if not missing:
         return "", ""
     longest = max(labels, key=len)
@@ -461,8 +459,3 @@ def _affixes(names: Sequence[str], labels: Sequence[str], target: str) -> tuple[
             f"like the class, or with the same text before or after it; the columns are {listed(names)}"
         )
     return min(found, key=lambda one: len(one[0]) + len(one[1]))
-
-
-def _canonical(name: str, labels: Sequence[str]) -> str:
-    """Return the label that a column's name stands for: pandas writes the classes 0 and true as 0.0 and True."""
-    return next((text for text in (name, name.lower(), name.removesuffix(".0")) if text in labels), name)

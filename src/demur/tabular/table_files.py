@@ -39,7 +39,7 @@ from demur.columns.frames import (
 from demur.columns.schema import Schema, as_type, kind_of_type
 from demur.errors import MissingExtraError
 from demur.tabular.array_files import StoredRows, array_table, arrays_of
-from demur.tabular.csv_files import CsvContent, column_of_text, stream_of
+from demur.tabular.csv_files import CsvContent, column_of_text, replaced, stream_of
 
 Source: TypeAlias = str | os.PathLike[str] | IO[bytes]
 """A path, ``"-"`` for standard input, or a binary stream."""
@@ -550,16 +550,13 @@ def read_labelled(
         table = pa.Table.from_batches(list(reader.chunks(types)))
     if labels is not None:
         given = read_labels(labels, target, table.num_rows)
-        table = pa.table({**dict(zip(table.column_names, table.columns, strict=True)), target: given[target]})
+        table = pa.table({name: one[name] for one in (table, given.select([target])) for name in one.column_names})
     if typed:
         return table
-    as_written, known = table[target].to_pylist(), set(classes)
-    if known.issuperset(text for text in as_written if text is not None):
-        return table
     as_read = class_texts(column_of_text(table[target], notation.get("decimal"), notation.get("dayfirst"))).tolist()
-    texts = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
-    position = table.schema.get_field_index(target)
-    return table.set_column(position, target, pa.array(texts, pa.string()))
+    both, known = zip(table[target].to_pylist(), as_read, strict=True), set(classes)
+    texts = [text if text in known else label for text, label in both]
+    return replaced(table, target, pa.array(texts, pa.string()))
 
 
 _MOST_NUMBERS = 1000

@@ -245,11 +245,11 @@ class TableModel:
             self.check_cost(cost)
         self.check_prices(prices)
         costs = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
-        if self.reads != "codes":
-            is_answer = self.facts.get("proba_kind") == "answers"  # a reason names one that is new
-            codes = self.schema.encode(table, where=where, unseen=UNSEEN) if is_answer else None
-            return *self._decide_elsewhere(table, costs, where, first), codes
+        if self.reads != "codes" and self.facts.get("proba_kind") != "answers":
+            return *self._decide_elsewhere(table, costs, where, first), None
         codes = self.schema.encode(table, where=where, unseen=UNSEEN)
+        if self.reads != "codes":  # a reason names an answer that is new
+            return *self._decide_elsewhere(table, costs, where, first), codes
         features = self._features(codes, table)
         if self.asks_experts:
             return *self.classifier.decide_and_score(features, {**self.experts.prices, **(prices or {})}), codes
