@@ -28,7 +28,7 @@ from demur.theory.bayes import (
     as_target,
     require_n_classes,
 )
-from demur.theory.calibration_report import BetaFindings, CalibrationReport, Certificate, SearchFindings
+from demur.theory.calibration_report import BetaFindings, CalibrationReport, SearchFindings
 from demur.theory.descent import ENDLESS, Deadline
 from demur.theory.examined_loss import (
     ExaminedLoss,
@@ -41,7 +41,7 @@ from demur.theory.examined_loss import (
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
 from demur.theory.pointwise_risk import FAR_OUT, Minima, find_minima, settle
 from demur.theory.simplex import adversarial_eta, over_all_classes, random_eta, structured_eta, tops_around
-from demur.theory.structure import LEAST_COST, N_SCORES, agrees, prove
+from demur.theory.structure import LEAST_COST, N_SCORES, Certificate, agrees, prove
 from demur.theory.theorem_four import TheoremFour, beta_bounds, theorem_four
 from demur.theory.witness import Witness, verify, witnessed
 from demur.workers import single_threaded_kernels
@@ -245,12 +245,13 @@ def _warn_if_never_answered(subject: ExaminedLoss) -> None:
 
 @dataclass
 class Search:
-    """The search over eta: its results, and the witnesses found."""
+    """The search over eta: its results, the witnesses found, and how near to each boundary decisions were right."""
 
     subject: ExaminedLoss
     witnesses: dict[str, Witness] = field(default_factory=dict)
     found: SearchFindings = field(default_factory=SearchFindings)
     pool: list[Tensor] = field(default_factory=list)
+    nearest: dict[tuple[float, float], float] = field(default_factory=dict)
 
     def run(self, stages: Iterable[Tensor]) -> None:
         """Try one stage of eta after the other; end when a failure is clear or the time is up."""
@@ -322,9 +323,11 @@ class Search:
         count.n_near += int((~right & near).sum())
         count.n_indifferent += int((torn & ~lost & ~near).sum())
         count.n_unresolved += int((~right & ~near & (lost | ~torn)).sum())
-        rejecting = subject.target.best(eta) == REJECT
-        for side, rows in enumerate((right & rejecting, right & ~rejecting)):
-            count.nearest[side] = min([count.nearest[side], *subject.target.clearance(eta[rows]).tolist()])
+        top = eta.argmax(-1) * (not subject.symmetric)
+        sides = torch.stack([subject.target.best(eta) == REJECT, top, subject.target.clearance(eta)], -1)
+        for rejecting, k, distance in sides[right].tolist():
+            self.nearest[rejecting, k] = min(distance, self.nearest.get((rejecting, k), distance))
+        count.resolution = max(self.nearest.values(), default=count.resolution)
 
     def _known(self, n: int) -> Tensor:
         """Return at most n of the scores that minimise the risk somewhere."""
@@ -425,7 +428,8 @@ def _stages(subject: ExaminedLoss) -> Iterator[Tensor]:
         yield structured[:: 3 if slow else 1]
         yield random_eta(target, 3 if slow else 20, generator, tied=True)
     else:
-        yield over_all_classes(structured, max(8 * n_classes, 96 if slow else 240))
+        most = 96 if slow else max(240, min(24 * n_classes, 800))
+        yield over_all_classes(structured, max(8 * n_classes, most))
     if slow and n_classes > 30:
         return  # a hundred free scores are a large linear program for each row
     n_pairs = min(max(40_000 // n_classes**3, 1), 2 if slow else 15)

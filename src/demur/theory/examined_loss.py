@@ -1,5 +1,6 @@
 """The loss to check: a registered name, a loss object or a function with its rule, and the properties found."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -269,10 +270,10 @@ def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: i
     taken = subject.decide(scores)
     answered = taken != REJECT
     one_each = n_outputs >= n_classes
-    wide = subject.decide(wide_scores(n_outputs, generator))
+    wide = wide_scores(n_outputs, generator)
     return replace(
         subject,
-        symmetric=one_each and single is not None and _symmetric(subject, scores, y, taken),
+        symmetric=one_each and single is not None and _symmetric(subject, scores, y, wide),
         convex=_convex(subject, scores, y, generator),
         twice=twice,
         answers_argmax=one_each
@@ -280,7 +281,7 @@ def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: i
         and torch.equal(taken[answered], scores[answered, :n_classes].argmax(-1)),
         rejects_by_last_score=torch.equal(~answered, scores[:, -1] <= 0),
         linked=loss.has_link and (single is None or _is_chow_on_link(loss, scores, single)),
-        never_answers=tuple(sorted(set(range(n_classes)) - set(wide.tolist()))),
+        never_answers=tuple(sorted(set(range(n_classes)) - set(subject.decide(wide).tolist()))),
         stepped=stepped,
     )
 
@@ -388,21 +389,21 @@ def _refuse_decisions(loss: Loss, scores: Tensor, target: Target) -> None:
         )
 
 
-def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, taken: Tensor) -> bool:
+def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, wide: Tensor) -> bool:
     """Try a cycle and a transposition of neighbours in it, which generate all renamings, and tied scores."""
     n_classes = subject.n_classes
     names = torch.arange(n_classes)
     swap = names.clone()
     swap[[0, -1]] = swap[[-1, 0]]
-    before = subject.values(scores, y)
+    before, tried = subject.values(scores, y), torch.cat([scores, _beside_threshold(subject, wide)])
+    taken = subject.decide(tried)
     for new_name in (names.roll(1), swap):
         columns = torch.arange(scores.shape[-1])
         columns[new_name] = names
-        renamed = scores[:, columns]
         expected = torch.where(taken == REJECT, taken, new_name[taken.clamp(min=0)])
-        if not torch.equal(subject.decide(renamed), expected):
+        if not torch.equal(subject.decide(tried[:, columns]), expected):
             return False
-        if not _agree(subject, subject.values(renamed, new_name[y]), before):
+        if not _agree(subject, subject.values(scores[:, columns], new_name[y]), before):
             return False
     # Classes with equal scores have equal losses; not so where a loss asks which score is largest.
     rows = torch.arange(len(scores))
@@ -410,6 +411,37 @@ def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, taken: Tensor) 
     tied = scores.clone()
     tied[rows, one] = tied[rows, other] = tied[:, :n_classes].amax(-1) + torch.where(rows % 3 == 0, -0.5, 0.5)
     return _agree(subject, subject.values(tied, other), subject.values(tied, one))
+
+
+def _beside_threshold(subject: ExaminedLoss, wide: Tensor) -> Tensor:
+    """Return scores on both sides of the threshold, with every class in every place."""
+    taken, names = subject.decide(wide), torch.arange(wide.shape[-1])
+    answered, rejected = wide[taken != REJECT][:8], wide[taken == REJECT][:8]
+    n, n_classes = min(len(answered), len(rejected)), subject.n_classes
+    if not n:
+        return answered[:0]
+    answered, rejected = answered[:n], rejected[:n]
+    edge = draw_towards(rejected, answered, lambda scores: subject.decide(scores) != REJECT)
+    step = 1e-6 * (rejected - answered)
+    places = [torch.cat([names[:n_classes].roll(k), names[n_classes:]]) for k in range(n_classes)]
+    return torch.cat([edge - step, edge + step])[:, torch.stack(places)].flatten(0, 1)
+
+
+def draw_towards(goal: Tensor, points: Tensor, inside: Callable[[Tensor], Tensor]) -> Tensor:
+    """Move each point straight towards its goal as far as it stays inside, by bisection.
+
+    Examples
+    --------
+    >>> draw_towards(torch.zeros(1, 1), torch.ones(1, 1), lambda x: x[:, 0] > 0.25).round(decimals=6)
+    tensor([[0.2500]])
+    """
+    near = points.new_zeros(len(points), 1)
+    far = torch.ones_like(near)
+    for _ in range(40):
+        middle = (near + far) / 2
+        still = inside(points + middle * (goal - points)).unsqueeze(-1)
+        near, far = torch.where(still, middle, near), torch.where(still, far, middle)
+    return points + near * (goal - points)
 
 
 def _agree(subject: ExaminedLoss, one: Tensor, other: Tensor) -> bool:

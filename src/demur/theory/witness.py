@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from demur.array_types import Floats
 from demur.theory.bayes import REJECT
-from demur.theory.examined_loss import ExaminedLoss, wide_scores
+from demur.theory.examined_loss import ExaminedLoss, draw_towards, wide_scores
 from demur.theory.pointwise_risk import RiskProblem, equal_values
 
 MOST_UNKNOWNS = 30
@@ -392,25 +392,15 @@ class _Region:
     def _along_rays(self, pool: Tensor) -> Tensor:
         """Vary the best scores, and draw them towards the minimiser, in ever smaller steps."""
         scale = 2.0
-        centres = self._lowest(torch.cat([self._towards_minimiser(pool[:200]), pool[:50]]), 12)
+        centres = self._lowest(torch.cat([draw_towards(self.minimiser, pool[:200], self._inside), pool[:50]]), 12)
         for _ in range(40 if int(self.columns.max()) < MOST_UNKNOWNS else 10):
             spread = torch.rand(300, 1, generator=self.generator, dtype=torch.float64) ** 2
             points = centres[torch.arange(300) % len(centres)] + scale * spread * self._noise(300)
             points = torch.cat([points[self._inside(points)], centres])
             before = centres[0]
-            centres = self._lowest(torch.cat([self._towards_minimiser(points), centres]), 6)
+            centres = self._lowest(torch.cat([draw_towards(self.minimiser, points, self._inside), centres]), 6)
             if float((centres[0] - before).abs().amax()) < 0.5 * scale:
                 scale *= 0.7
             if scale < 1e-7 or self.subject.deadline.passed:
                 break
         return centres[0]
-
-    def _towards_minimiser(self, points: Tensor) -> Tensor:
-        """Move each point straight towards the minimiser as far as its decision stays, by bisection."""
-        near = points.new_zeros(len(points), 1)
-        far = torch.ones_like(near)
-        for _ in range(30):
-            middle = (near + far) / 2
-            still = self._inside(points + middle * (self.minimiser - points)).unsqueeze(-1)
-            near, far = torch.where(still, middle, near), torch.where(still, far, middle)
-        return points + near * (self.minimiser - points)
