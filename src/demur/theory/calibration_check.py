@@ -128,13 +128,13 @@ def check_calibration(
     target = as_target(cost, n_classes)
     single = target.single
     made = as_loss(loss, n_classes, single, rule=rule, outputs=outputs)
+    subject = examine(made, target, deadline=Deadline(seconds), seed=seed)
     certificate = certify(made, n_classes, single)
-    deadline = Deadline(seconds if certificate is None else min(seconds, PROVED_SECONDS))
-    subject = examine(made, target, deadline=deadline, seed=seed)
     _warn_if_never_answered(subject)
     slopes, why_not = _by_theorem_four(subject)
     stages = _stages(subject)
     if certificate is not None:
+        subject = replace(subject, deadline=Deadline(min(seconds, PROVED_SECONDS)))
         first = next(stages)
         stages = iter([first[:: max(1, len(first) // SAMPLE)]])
     elif single is not None and subject.twice and made.smooth:
@@ -257,7 +257,7 @@ class Search:
         """Try one stage of eta after the other; end when a failure is clear or the time is up."""
         deadline, found = self.subject.deadline, self.found
         self.pool = []
-        for eta in stages:
+        for eta in filter(len, stages):
             if self.witnesses:
                 break
             if deadline.passed:
@@ -268,7 +268,7 @@ class Search:
         if not (self.witnesses or found.n_right or found.timed_out or found.n_indifferent):
             raise LossContractError(
                 f"the pointwise risk of {self.subject.loss.name} could not be minimised at any of {found.n_eta} "
-                "distributions. Give a loss that has a lower bound."
+                "distributions. Give a loss that has a lower bound; NLLLoss needs log_softmax(scores)."
             )
 
     def refute_constant(self) -> bool:
@@ -420,7 +420,10 @@ def _stages(subject: ExaminedLoss) -> Iterator[Tensor]:
     slow = not subject.loss.smooth or not subject.twice
     if target.single is None:
         corners = 0.9 * torch.eye(n_classes, dtype=torch.float64) + 0.1 / n_classes
-        yield torch.cat([corners[target.clearance(corners) > NEAR], random_eta(target, 6 if slow else 40, generator)])
+        drawn = random_eta(target, 6 if slow else 40, generator)
+        if not len(drawn):
+            raise CostRangeError("with these costs one decision is the best for all class probabilities.")
+        yield torch.cat([corners[target.clearance(corners) > NEAR], drawn])
         yield random_eta(target, 3 if slow else 20, generator)
         return
     structured = structured_eta(tops_around(target.single, n_classes), n_classes)

@@ -301,8 +301,10 @@ def _refuse_values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Non
                 "returns one loss per row."
             )
         elif isinstance(error, RuntimeError | ValueError):
-            hint += " The labels y are class numbers, shape (n,): use one_hot(y, scores.shape[-1]) for one-hot labels."
-        raise LossContractError(f"{loss.name} raised {type(error).__name__} on {shape}: {error}{hint}") from error
+            hint += (
+                " It is called with scores first; y are class numbers: one_hot(y, scores.shape[-1]) makes them one-hot."
+            )
+        raise LossContractError(f"{loss.name} raised {type(error).__name__} on {shape}: {str(error).rstrip('.')}.{hint}") from error
     if not isinstance(values, Tensor):
         raise LossContractError(f"{loss.name} must return a tensor, got {type(values).__name__}.")
     if values.shape != y.shape:
@@ -351,7 +353,7 @@ def _derivatives(subject: ExaminedLoss, scores: Tensor, y: Tensor) -> tuple[bool
     if wrong.float().mean() > 0.1:  # a kink may be near a few points, not near one in ten
         raise LossContractError(
             f"the gradient of {name} disagrees with finite differences of its values: part of it is not "
-            "differentiable (detach(), rounding, argmax) or is differentiated wrongly."
+            "differentiable (detach(), rounding, single precision, argmax) or is differentiated wrongly."
         )
     level = (slopes == 0).all(-1)
     stepped = bool(level.double().mean() > 0.5) and len(torch.unique(values[level])) > 1
@@ -371,13 +373,14 @@ def _refuse_decisions(loss: Loss, scores: Tensor, target: Target) -> None:
         label, reject = decision.label, decision.reject
     except Exception as error:  # a user's own loss may raise anything
         raise LossContractError(
-            f"the rule of {loss.name} raised {type(error).__name__} on scores {tuple(scores.shape)}: {error}"
+            f"the rule of {loss.name} raised {type(error).__name__} on scores {tuple(scores.shape)}: {error}. A rule is a "
+            "function of (scores, cost) that returns two tensors: a label per row, and whether the row is rejected."
         ) from error
     n_rows = (len(scores),)
     if not isinstance(label, Tensor) or label.shape != n_rows or label.is_floating_point():
-        raise LossContractError(f"the rule of {loss.name} must give one integer label per row, shape {n_rows}.")
+        raise LossContractError(f"the rule of {loss.name} must give one integer label per row, a tensor of shape {n_rows}.")
     if not isinstance(reject, Tensor) or reject.shape != n_rows or reject.dtype != torch.bool:
-        raise LossContractError(f"the rule of {loss.name} must give one boolean 'reject' per row, shape {n_rows}.")
+        raise LossContractError(f"the rule of {loss.name} must give one boolean 'reject' per row, a tensor of shape {n_rows}.")
     answers = label[~reject]  # where it rejects, a rule over K + 1 scores may well give the number K
     if len(answers) and not 0 <= int(answers.min()) <= int(answers.max()) < target.n_classes:
         hint = ""
