@@ -269,36 +269,21 @@ class CalibrationReport:
         """What would settle an inconclusive verdict, one sentence each; empty with the other verdicts."""
         if self.verdict != "inconclusive":
             return ()
-        found, reasons = self.search, []
-        if found.timed_out:
-            reasons.append(f"More time (seconds=, --seconds): {found.n_untried:,} class probabilities were not tried.")
-        if found.n_unresolved:
-            reasons.append(
-                f"Minima at {found.n_unresolved:,} class probabilities that the search could not settle: a formula of "
-                "the minimiser, or a smoother form of the loss."
-            )
-        if found.n_near:
-            reasons.append(
-                f"A formula of the minimiser near the boundary: at {found.n_near:,} class probabilities within 0.001 "
-                "of it the decision seems wrong, by too little for a witness. The threshold may be slightly off."
-            )
-        if found.n_indifferent:
-            reasons.append(
-                f"A loss or a rule without ties: at {found.n_indifferent:,} class probabilities scores with right and "
-                "with wrong decisions have equally small risks."
-            )
-        if self.stepped:
-            reasons.append(
-                "A loss with gradients: this one is piecewise constant, and a search may miss its lowest value."
-            )
-        if self.never_answers:
-            reasons.append(f"The number of scores (outputs=, --outputs): {self.n_outputs} were assumed.")
-        if self.theorem_four is not None and self.theorem_four.fails:
-            reasons.append(
-                "A counterexample in higher precision: Theorem 4 finds the slopes below, but they are too small for a "
-                "witness in float64."
-            )
-        return tuple(reasons)
+        found, theorem = self.search, self.theorem_four
+        reasons = {
+            f"More time (seconds=, --seconds): {found.n_untried:,} class probabilities are untried.": found.timed_out,
+            f"Minima at {found.n_unresolved:,} class probabilities that the search could not settle: a formula of the "
+            "minimiser, or a smoother form of the loss.": found.n_unresolved,
+            f"A formula of the minimiser near the boundary: at {found.n_near:,} class probabilities within 0.001 of it "
+            "the decision seems wrong, by too little for a witness. The threshold may be slightly off.": found.n_near,
+            f"A loss or a rule without ties: at {found.n_indifferent:,} class probabilities scores with right and with "
+            "wrong decisions have equally small risks.": found.n_indifferent,
+            "A loss with gradients: this one is piecewise constant, and a search may miss its minimum.": self.stepped,
+            f"The number of scores (outputs=, --outputs): {self.n_outputs} were assumed.": self.never_answers,
+            "A counterexample in higher precision: Theorem 4 finds the slopes below, but they are too small for a "
+            "witness in float64.": theorem is not None and theorem.fails,
+        }
+        return tuple(reason for reason, holds in reasons.items() if holds)
 
     def __str__(self) -> str:
         parts = [[self.headline], self._by_definition(), self._by_theorem_four()]
@@ -314,7 +299,7 @@ class CalibrationReport:
     def as_dict(self) -> ByName:
         """Return the whole report as plain numbers, lists and strings, for JSON."""
         derived = ("evidence", "calibrated", "counterexample", "witness", "would_settle", "routes_agree")
-        found = _plain({**vars(self), "subject": None, **{name: getattr(self, name) for name in derived}})
+        found = plain({**vars(self), "subject": None, **{name: getattr(self, name) for name in derived}})
         if self.theorem_four is not None:
             found["theorem_four"]["fails"] = sorted(self.theorem_four.fails)
         if self.beta is not None:
@@ -504,16 +489,16 @@ def _zero(value: float, theorem: TheoremFour) -> str:
     return "0" if abs(value) <= theorem.tolerance else f"{value:.4g}"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return what JSON can write: lists for arrays and sets, fields for records, None for an infinity."""
     if is_dataclass(value):
         value = vars(value)
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: plain(each) for name, each in value.items()}
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, np.ndarray):
         return value.tolist()
     return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -304,7 +304,9 @@ def _refuse_values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Non
             hint += (
                 " It is called with scores first; y are class numbers: one_hot(y, scores.shape[-1]) makes them one-hot."
             )
-        raise LossContractError(f"{loss.name} raised {type(error).__name__} on {shape}: {str(error).rstrip('.')}.{hint}") from error
+        raise LossContractError(
+            f"{loss.name} raised {type(error).__name__} on {shape}: {str(error).rstrip('.')}.{hint}"
+        ) from error
     if not isinstance(values, Tensor):
         raise LossContractError(f"{loss.name} must return a tensor, got {type(values).__name__}.")
     if values.shape != y.shape:
@@ -373,14 +375,18 @@ def _refuse_decisions(loss: Loss, scores: Tensor, target: Target) -> None:
         label, reject = decision.label, decision.reject
     except Exception as error:  # a user's own loss may raise anything
         raise LossContractError(
-            f"the rule of {loss.name} raised {type(error).__name__} on scores {tuple(scores.shape)}: {error}. A rule is a "
-            "function of (scores, cost) that returns two tensors: a label per row, and whether the row is rejected."
+            f"the rule of {loss.name} raised {type(error).__name__} on scores {tuple(scores.shape)}: {error}. A rule is "
+            "a function of (scores, cost) that returns two tensors: a label per row, and whether the row is rejected."
         ) from error
     n_rows = (len(scores),)
     if not isinstance(label, Tensor) or label.shape != n_rows or label.is_floating_point():
-        raise LossContractError(f"the rule of {loss.name} must give one integer label per row, a tensor of shape {n_rows}.")
+        raise LossContractError(
+            f"the rule of {loss.name} must give one integer label per row, a tensor of shape {n_rows}."
+        )
     if not isinstance(reject, Tensor) or reject.shape != n_rows or reject.dtype != torch.bool:
-        raise LossContractError(f"the rule of {loss.name} must give one boolean 'reject' per row, a tensor of shape {n_rows}.")
+        raise LossContractError(
+            f"the rule of {loss.name} must give one boolean 'reject' per row, a tensor of shape {n_rows}."
+        )
     answers = label[~reject]  # where it rejects, a rule over K + 1 scores may well give the number K
     if len(answers) and not 0 <= int(answers.min()) <= int(answers.max()) < target.n_classes:
         hint = ""
@@ -417,17 +423,16 @@ def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, wide: Tensor) -
 
 
 def _beside_threshold(subject: ExaminedLoss, wide: Tensor) -> Tensor:
-    """Return scores on both sides of the threshold, with every class in every place."""
-    taken, names = subject.decide(wide), torch.arange(wide.shape[-1])
-    answered, rejected = wide[taken != REJECT][:8], wide[taken == REJECT][:8]
-    n, n_classes = min(len(answered), len(rejected)), subject.n_classes
-    if not n:
-        return answered[:0]
-    answered, rejected = answered[:n], rejected[:n]
-    edge = draw_towards(rejected, answered, lambda scores: subject.decide(scores) != REJECT)
-    step = 1e-6 * (rejected - answered)
-    places = [torch.cat([names[:n_classes].roll(k), names[n_classes:]]) for k in range(n_classes)]
-    return torch.cat([edge - step, edge + step])[:, torch.stack(places)].flatten(0, 1)
+    """Return scores on both sides of the threshold for every class that is answered."""
+    taken = subject.decide(wide)
+    answered = [wide[taken == k][0] for k in taken.unique().tolist() if k != REJECT]
+    rejected = wide[taken == REJECT][:1]
+    if not (answered and len(rejected)):
+        return rejected[:0]
+    points = torch.stack(answered)
+    edge = draw_towards(rejected, points, lambda scores: subject.decide(scores) != REJECT)
+    step = 1e-6 * (rejected - points)
+    return torch.cat([edge - step, edge + step])
 
 
 def draw_towards(goal: Tensor, points: Tensor, inside: Callable[[Tensor], Tensor]) -> Tensor:
