@@ -375,8 +375,8 @@ def _refuse_decisions(loss: Loss, scores: Tensor, target: Target) -> None:
         label, reject = decision.label, decision.reject
     except Exception as error:  # a user's own loss may raise anything
         raise LossContractError(
-            f"the rule of {loss.name} raised {type(error).__name__} on scores {tuple(scores.shape)}: {error}. A rule is "
-            "a function of (scores, cost) that returns two tensors: a label per row, and whether the row is rejected."
+            f"the rule of {loss.name} raised {type(error).__name__} on scores {tuple(scores.shape)}: {error}. A rule "
+            "is a function of (scores, cost) that returns two tensors, the label of each row and if it is rejected."
         ) from error
     n_rows = (len(scores),)
     if not isinstance(label, Tensor) or label.shape != n_rows or label.is_floating_point():
