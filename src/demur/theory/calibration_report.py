@@ -205,8 +205,8 @@ class CalibrationReport:
         rows = torch.from_numpy(witness.scores).expand(n_classes, -1).clone()
         cost = subject.target.cost
         try:
-            losses = _operations(lambda s, y: subject.loss.forward(s, y, cost), rows, torch.arange(n_classes))
-            decision = _operations(lambda s: (subject.decide(s) % (n_classes + 1)).detach(), rows[:1])
+            losses = operations(lambda s, y: subject.loss.forward(s, y, cost), rows, torch.arange(n_classes))
+            decision = operations(lambda s: (subject.decide(s) % (n_classes + 1)).detach(), rows[:1])
         except NotProvedError as error:
             raise InputError(
                 f"no script: {self.loss} or its rule uses more than torch operations, such as NumPy or a branch on "
@@ -391,7 +391,7 @@ def _digits(value: float, n: int = 50) -> str:
     return r"\infty" if digits == "+inf" else digits + rf" \cdot 10^{{{power}}}" * bool(power)
 
 
-def _operations(function: Callable[..., Tensor], *examples: Tensor) -> str:
+def operations(function: Callable[..., Tensor], *examples: Tensor) -> str:
     """Return the body of a Python function of the tensors s_1 and y_1 with the torch operations of another one."""
     graph = trace(function, *examples)
     constants = [

@@ -64,8 +64,12 @@ class Repair:
         return {"found": self.found, "formula": self.formula, **plain(parts)}
 
     def __str__(self) -> str:
-        heads = {"link": "A rule exists, for every cost", "threshold": "A rule exists, for this cost"}
-        heads |= {"none": "No rule exists", "unknown": "No rule was found"}
+        heads = {
+            "link": "A rule exists, for every cost",
+            "threshold": "A rule exists, for this cost",
+            "none": "No rule exists",
+            "unknown": "No rule was found",
+        }
         lines = [f"Repair: {heads[self.found]}.", f"  {self.formula}"]
         if self.check is not None:
             lines.append(f"  Checked: {self.check.headline}")

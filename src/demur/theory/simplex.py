@@ -111,12 +111,12 @@ def random_eta(target: Target, n_pairs: int, generator: torch.Generator, *, tied
     power = torch.tensor([0.3, 1.0, 3.0, 8.0], dtype=torch.float64)[torch.arange(n_draws) % 4].unsqueeze(-1)
     groups = torch.randint(1, 4, shape, generator=generator)
     groups[:, 0] = 0
+    if not tied:
+        groups = torch.arange(target.n_classes).expand(shape)
     ends = []
     for _ in range(2):
-        if tied:
-            draws = torch.empty(n_draws, 4, dtype=torch.float64).exponential_(generator=generator).gather(-1, groups)
-        else:
-            draws = torch.empty(shape, dtype=torch.float64).exponential_(generator=generator)
+        values = torch.empty(n_draws, 4 if tied else target.n_classes, dtype=torch.float64)
+        draws = values.exponential_(generator=generator).gather(-1, groups)
         ends.append(draws**power / (draws**power).sum(-1, keepdim=True))
     one, other = ends
     # Most classes are rarely likely enough to be answered: lift one class, the first where the others are tied.

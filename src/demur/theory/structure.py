@@ -28,7 +28,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import sympy
@@ -165,14 +165,8 @@ def logarithm(x: Expr) -> Expr:
     return Softplus(rest.args[0]) if rest.func is sympy.exp else sympy.expand_log(sympy.log(x))
 
 
-def largest_of(x: Expr, y: Expr) -> Expr:
-    """Return the larger of two forms."""
-    return sympy.Max(x, y, evaluate=False)  # to compare symbols takes long
-
-
-def least_of(x: Expr, y: Expr) -> Expr:
-    """Return the smaller of two forms."""
-    return sympy.Min(x, y, evaluate=False)
+largest_of, least_of = (partial(function, evaluate=False) for function in (sympy.Max, sympy.Min))
+"""The larger and the smaller of two forms; to compare symbols takes long."""
 
 
 def softplus(x: Expr, beta: int = 1, threshold: int = 20) -> Expr:
@@ -733,9 +727,6 @@ NUMERIC = {
     "Softplus": torch.nn.functional.softplus,
     "Sigmoid": torch.sigmoid,
     "Tangent": lambda x, c: torch.exp(x.clamp(max=c)) * (1 + (x - c).clamp(min=0)),
-    "exp": torch.exp,
-    "log": torch.log,
-    "sqrt": torch.sqrt,
     "Max": lambda *x: torch.maximum(*map(torch.as_tensor, x)),
     "Min": lambda *x: torch.minimum(*map(torch.as_tensor, x)),
 }
@@ -743,5 +734,5 @@ NUMERIC = {
 
 def _computed(variables: Any, forms: list[Expr]) -> Callable[..., list[Tensor]]:
     """Return forms as a function of tensors."""
-    computed: Callable[..., list[Tensor]] = sympy.lambdify(variables, forms, [NUMERIC])
+    computed: Callable[..., list[Tensor]] = sympy.lambdify(variables, forms, [NUMERIC, torch])
     return computed

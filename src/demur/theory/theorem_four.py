@@ -100,13 +100,11 @@ def theorem_four(subject: ExaminedLoss) -> TheoremFour:
 
     sup_answer, worst_answer = extreme("answer", 1)
     inf_reject, worst_reject = extreme("reject", -1)
-    sup_boundary, _ = extreme("boundary", 1)
-    inf_boundary, _ = extreme("boundary", -1)
     return TheoremFour(
         sup_answer,
         inf_reject,
-        sup_boundary,
-        inf_boundary,
+        extreme("boundary", 1)[0],
+        extreme("boundary", -1)[0],
         worst_answer,
         worst_reject,
         least_curvature=min(curvatures),
