@@ -20,6 +20,7 @@ from demur.losses.registry import RuleFunction, RuleName
 from demur.margins import own_fact
 from demur.theory.bayes import (
     REJECT,
+    WRONG,
     CostLike,
     CostRangeError,
     LossContractError,
@@ -278,16 +279,16 @@ class Search:
         each = subject.each_value(scores)
         if bool((each != each[0]).any()):
             return False
-        eta = torch.full((2, subject.n_classes), 0.01 / subject.n_classes, dtype=torch.float64)
-        eta[0], eta[1, 0] = 1 / subject.n_classes, 1 - eta[1, 1:].sum()
-        excess = torch.stack([target.excess(subject.decide(scores), row.expand(len(scores), -1)) for row in eta])
-        row, at = divmod(int(excess.argmax()), len(scores))
-        risk = float(weigh(each[0], eta[row]) * subject.scale.unit + subject.scale.offset)
-        precision = "exact: the loss is the same for all scores"
-        found = witnessed(subject, eta[row], scores[at], (risk, risk), 0.0, precision)
-        self.witnesses[found.kind] = found
-        self.found.n_eta = 2
-        return True
+        for certainty in (0.99, 0.0):  # a rule that always takes one decision is wrong at one of them
+            eta = torch.full((subject.n_classes,), (1 - certainty) / subject.n_classes, dtype=torch.float64)
+            eta[0] += certainty
+            excess = target.excess(subject.decide(scores), eta.expand(len(scores), -1))
+            if float(excess.max()) > WRONG:
+                risk = float(weigh(each[0], eta) * subject.scale.unit + subject.scale.offset)
+                precision = "exact: the loss is the same for all scores"
+                found = witnessed(subject, eta, scores[excess.argmax()], (risk, risk), 0.0, precision)
+                self.witnesses[found.kind] = found
+        return bool(self.witnesses)
 
     @property
     def verdict(self) -> str:
@@ -306,17 +307,17 @@ class Search:
             self._lower(eta, scores, risk, self._known(300))
         endless = ~found.converged & (scores.abs().amax(-1) > FAR_OUT)
         wrong = subject.is_wrong(scores, eta) & ~endless
-        open_rows = self._verify(eta, scores, risk, wrong)
+        self._verify(eta, scores, risk, wrong)
         torn = self._torn(eta, scores, risk, wrong, found)
         lost = ~found.converged & ~wrong
         near = subject.target.clearance(eta) < NEAR
-        doubtful = ((lost | torn | open_rows) & near & ~endless).nonzero()[:, 0]
+        doubtful = ((lost | torn | wrong) & near & ~endless).nonzero()[:, 0]
         if len(doubtful) and not self.witnesses and not subject.deadline.passed:
             candidates = torch.stack([scores[doubtful], found.rival[doubtful]])
             scores[doubtful], right_after = settle(subject, eta[doubtful], torch.unique(candidates, dim=0))
-            for mask in (lost, torn, open_rows, wrong):
+            for mask in (lost, torn, wrong):
                 mask[doubtful[right_after]] = False
-        right = ~(lost | torn | open_rows | wrong)
+        right = ~(lost | torn | wrong)
         count = self.found
         count.n_eta += len(eta)
         count.n_right += int(right.sum())
@@ -342,10 +343,9 @@ class Search:
             if float(least.values) < float(risk[row]) - self.subject.tolerance:
                 scores[row], risk[row] = others[least.indices], least.values
 
-    def _verify(self, eta: Tensor, scores: Tensor, risk: Tensor, wrong: Tensor) -> Tensor:
-        """Verify wrong decisions, the clearest first; correct those that were no minimum; return those left open."""
+    def _verify(self, eta: Tensor, scores: Tensor, risk: Tensor, wrong: Tensor) -> None:
+        """Verify wrong decisions, the clearest first; correct, in place, those that were no minimum."""
         subject, target = self.subject, self.subject.target
-        open_rows = torch.zeros(len(eta), dtype=torch.bool)
         decision = subject.decide(scores)
         excess = target.excess(decision, eta)
         clarity = excess * (1 - eta.amax(-1)).clamp(max=0.05) * torch.where((eta > 0).all(-1), 1.0, 1e-3)
@@ -358,7 +358,6 @@ class Search:
             if not wrong[row]:
                 continue
             kind = target.kind(int(best[row]), int(decision[row]))
-            open_rows[row] = True
             if kind in self.witnesses or failures >= 5 or n_verified >= 30 or subject.deadline.passed:
                 continue
             n_verified += 1
@@ -374,10 +373,8 @@ class Search:
                 self._lower(eta[rows], lowered, lower_risk, right.scores[None])
                 scores[rows], risk[rows] = lowered, lower_risk
                 wrong[rows] = subject.is_wrong(lowered, eta[rows])
-                open_rows &= wrong
             else:
                 failures += float(excess[row]) > NEAR
-        return open_rows
 
     def _counts(self, witness: Witness, best: int) -> bool:
         """Return whether a witness refutes.
