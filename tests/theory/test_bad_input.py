@@ -149,6 +149,7 @@ def test_costs_of_the_wrong_shape_are_refused(cost, message):
         check_calibration("ce", 3, cost)
 
 
+@pytest.mark.filterwarnings("ignore::demur.theory.RuleWarning")
 @pytest.mark.parametrize("cost", [[0.0, 0.0, 0.0], [[0, 1, 1, 9]] * 3])
 @pytest.mark.parametrize("loss", ["ce", torch.nn.CrossEntropyLoss(reduction="none")])
 def test_costs_at_which_one_decision_is_always_best_are_refused(loss, cost):

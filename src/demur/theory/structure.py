@@ -727,6 +727,9 @@ NUMERIC = {
     "Softplus": torch.nn.functional.softplus,
     "Sigmoid": torch.sigmoid,
     "Tangent": lambda x, c: torch.exp(x.clamp(max=c)) * (1 + (x - c).clamp(min=0)),
+    "exp": torch.exp,
+    "log": torch.log,
+    "sqrt": torch.sqrt,
     "Max": lambda *x: torch.maximum(*map(torch.as_tensor, x)),
     "Min": lambda *x: torch.minimum(*map(torch.as_tensor, x)),
 }
@@ -734,5 +737,5 @@ NUMERIC = {
 
 def _computed(variables: Any, forms: list[Expr]) -> Callable[..., list[Tensor]]:
     """Return forms as a function of tensors."""
-    computed: Callable[..., list[Tensor]] = sympy.lambdify(variables, forms, [NUMERIC, torch])
+    computed: Callable[..., list[Tensor]] = sympy.lambdify(variables, forms, [NUMERIC])
     return computed
