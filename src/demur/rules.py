@@ -487,9 +487,7 @@ class Relinked(Rule):
         if self.form == "affine":
             eta = (proba @ slope).clip(min=0)
             return eta / eta.sum(-1)[..., None]
-        tiny = library.finfo(
-            proba.dtype
-        ).tiny  # at temperature 7 the p of a rare class is its probability to the power 7
+        tiny = library.finfo(proba.dtype).tiny  # at temperature 7 the p of a rare class is its eta to the power 7
         p = proba.clip(min=tiny)
         if self.form == "power":
             worth = slope * library.log(p) + offset

@@ -65,7 +65,10 @@ def check(
     if latex is not None:
         latex.write_text(report.latex(), encoding="utf-8")
         if report.refuted:
-            latex.with_suffix(".py").write_text(report.script(), encoding="utf-8")
+            try:
+                latex.with_suffix(".py").write_text(report.script(), encoding="utf-8")
+            except InputError as error:
+                note(str(error))
     if figure is not None:
         try:
             from demur.theory import pictures

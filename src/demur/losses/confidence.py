@@ -26,10 +26,13 @@ from demur.rules import Decision
 
 @dataclass(frozen=True)
 class ConfidenceLoss(Loss):
-    """One score per class and an inverse link; the rule is Chow's on the linked scores (Eq. 10)."""
+    """One score per class and an inverse link, by default softmax; the rule is Chow's on the linked scores (Eq. 10)."""
 
     family = "confidence"
     has_link = True
+
+    def inverse_link(self, scores: Tensor) -> Tensor:
+        return torch.softmax(scores, -1)
 
 
 @register()
@@ -61,9 +64,6 @@ class CrossEntropy(ConfidenceLoss):
         gradient = (scores - scores.amax(-1, keepdim=True)).exp_()
         gradient.mul_((weight / gradient.sum(-1)).unsqueeze(-1))
         return gradient.scatter_add_(-1, y.unsqueeze(-1), -weight.expand(y.shape).unsqueeze(-1))
-
-    def inverse_link(self, scores: Tensor) -> Tensor:
-        return torch.softmax(scores, -1)
 
     def bound_facts(self) -> BoundFacts:
         def on_range(radius: float, n_classes: int) -> tuple[float, float]:

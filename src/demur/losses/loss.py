@@ -385,6 +385,13 @@ def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:
     return bool(((values > low) & (values < high)).all())
 
 
+def check_positive(**values: Any) -> None:
+    """Refuse hyper-parameters that are not positive; None, or a name, stands for a value that is computed."""
+    for name, value in values.items():
+        if not (value is None or isinstance(value, str) or all_between(value, 0)):
+            raise InputError(f"{name} must be positive, got {value}.")
+
+
 def at_least_single(value: Value) -> Value:
     """Convert half precision to single precision, and leave everything else unchanged.
 

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import CLEAR, Hyper, Loss, Proof, all_between, over_classes, rejector_rule, score_of_label
+from demur.losses.loss import CLEAR, Hyper, Loss, Proof, check_positive, over_classes, rejector_rule, score_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
@@ -59,9 +59,7 @@ class PairwiseLoss(RejectorLoss):
     def __post_init__(self) -> None:
         if isinstance(self.beta, str) and self.beta not in get_args(BetaSide):
             raise InputError(f"beta must be a positive number, 'acc', 'rej' or 'mean', got {self.beta!r}.")
-        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
-            if not isinstance(value, str) and not all_between(value, 0):
-                raise InputError(f"{name} must be positive, got {value}.")
+        check_positive(alpha=self.alpha, beta=self.beta)
 
     @property
     def psi_or_phi(self) -> MarginFunction:

@@ -334,7 +334,8 @@ class FunctionLoss(Loss):
     takes_cost: ClassVar[bool]
 
     def __post_init__(self) -> None:
-        if isinstance(self.decision_rule, str) and self.decision_rule not in get_args(RuleName):
+        rule: Any = self.decision_rule
+        if not (callable(rule) or isinstance(rule, Relinked) or rule in get_args(RuleName)):
             raise InputError(
                 f"the decision rule must be 'softmax', 'rejector', 'reject-score' or a function of (scores, cost), "
                 f"got {self.decision_rule!r}."

@@ -27,6 +27,7 @@ from demur.losses.loss import (
     Proof,
     all_between,
     check_inverse_link,
+    check_positive,
     one_versus_all,
     reject_score_rule,
     score_of_label,
@@ -81,8 +82,7 @@ class MozannarSontag(PlusOneLoss):
     why = "strictly proper over K + 1 actions: softmax of the minimiser is (eta, 1 - c) / (2 - c)"
 
     def __post_init__(self) -> None:
-        if not all_between(self.alpha, 0):
-            raise InputError(f"alpha must be positive, got {self.alpha}.")
+        check_positive(alpha=self.alpha)
 
     def calibrated_for(self, n_classes: int) -> bool:
         return bool(torch.all(torch.as_tensor(self.alpha) == 1))
@@ -309,8 +309,7 @@ class AbstainingClassifier(PlusOneLoss):
     why = "declines by the entropy of eta, which settles max eta at K = 2 only"
 
     def __post_init__(self) -> None:
-        if self.alpha is not None and not all_between(self.alpha, 0):
-            raise InputError(f"alpha must be positive, got {self.alpha}.")
+        check_positive(alpha=self.alpha)
 
     def calibrated_for(self, n_classes: int) -> bool:
         return n_classes == 2 and self.alpha is None

@@ -1,5 +1,6 @@
 """The loss to check: a registered name, a loss object or a function with its rule, and the properties found."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -269,10 +270,10 @@ def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: i
     taken = subject.decide(scores)
     answered = taken != REJECT
     one_each = n_outputs >= n_classes
-    wide = subject.decide(wide_scores(n_outputs, generator))
+    wide = wide_scores(n_outputs, generator)
     return replace(
         subject,
-        symmetric=one_each and single is not None and _symmetric(subject, scores, y, taken),
+        symmetric=one_each and single is not None and _symmetric(subject, scores, y, wide),
         convex=_convex(subject, scores, y, generator),
         twice=twice,
         answers_argmax=one_each
@@ -280,7 +281,7 @@ def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: i
         and torch.equal(taken[answered], scores[answered, :n_classes].argmax(-1)),
         rejects_by_last_score=torch.equal(~answered, scores[:, -1] <= 0),
         linked=loss.has_link and (single is None or _is_chow_on_link(loss, scores, single)),
-        never_answers=tuple(sorted(set(range(n_classes)) - set(wide.tolist()))),
+        never_answers=tuple(sorted(set(range(n_classes)) - set(subject.decide(wide).tolist()))),
         stepped=stepped,
     )
 
@@ -300,8 +301,12 @@ def _refuse_values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Non
                 "returns one loss per row."
             )
         elif isinstance(error, RuntimeError | ValueError):
-            hint += " The labels y are class numbers, shape (n,): use one_hot(y, scores.shape[-1]) for one-hot labels."
-        raise LossContractError(f"{loss.name} raised {type(error).__name__} on {shape}: {error}{hint}") from error
+            hint += (
+                " It is called with scores first; y are class numbers: one_hot(y, scores.shape[-1]) makes them one-hot."
+            )
+        raise LossContractError(
+            f"{loss.name} raised {type(error).__name__} on {shape}: {str(error).rstrip('.')}.{hint}"
+        ) from error
     if not isinstance(values, Tensor):
         raise LossContractError(f"{loss.name} must return a tensor, got {type(values).__name__}.")
     if values.shape != y.shape:
@@ -350,7 +355,7 @@ def _derivatives(subject: ExaminedLoss, scores: Tensor, y: Tensor) -> tuple[bool
     if wrong.float().mean() > 0.1:  # a kink may be near a few points, not near one in ten
         raise LossContractError(
             f"the gradient of {name} disagrees with finite differences of its values: part of it is not "
-            "differentiable (detach(), rounding, argmax) or is differentiated wrongly."
+            "differentiable (detach(), rounding, single precision, argmax) or is differentiated wrongly."
         )
     level = (slopes == 0).all(-1)
     stepped = bool(level.double().mean() > 0.5) and len(torch.unique(values[level])) > 1
@@ -370,13 +375,18 @@ def _refuse_decisions(loss: Loss, scores: Tensor, target: Target) -> None:
         label, reject = decision.label, decision.reject
     except Exception as error:  # a user's own loss may raise anything
         raise LossContractError(
-            f"the rule of {loss.name} raised {type(error).__name__} on scores {tuple(scores.shape)}: {error}"
+            f"the rule of {loss.name} raised {type(error).__name__} on scores {tuple(scores.shape)}: {error}. A rule "
+            "is a function of (scores, cost) that returns two tensors, the label of each row and if it is rejected."
         ) from error
     n_rows = (len(scores),)
     if not isinstance(label, Tensor) or label.shape != n_rows or label.is_floating_point():
-        raise LossContractError(f"the rule of {loss.name} must give one integer label per row, shape {n_rows}.")
+        raise LossContractError(
+            f"the rule of {loss.name} must give one integer label per row, a tensor of shape {n_rows}."
+        )
     if not isinstance(reject, Tensor) or reject.shape != n_rows or reject.dtype != torch.bool:
-        raise LossContractError(f"the rule of {loss.name} must give one boolean 'reject' per row, shape {n_rows}.")
+        raise LossContractError(
+            f"the rule of {loss.name} must give one boolean 'reject' per row, a tensor of shape {n_rows}."
+        )
     answers = label[~reject]  # where it rejects, a rule over K + 1 scores may well give the number K
     if len(answers) and not 0 <= int(answers.min()) <= int(answers.max()) < target.n_classes:
         hint = ""
@@ -388,21 +398,21 @@ def _refuse_decisions(loss: Loss, scores: Tensor, target: Target) -> None:
         )
 
 
-def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, taken: Tensor) -> bool:
+def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, wide: Tensor) -> bool:
     """Try a cycle and a transposition of neighbours in it, which generate all renamings, and tied scores."""
     n_classes = subject.n_classes
     names = torch.arange(n_classes)
     swap = names.clone()
     swap[[0, -1]] = swap[[-1, 0]]
-    before = subject.values(scores, y)
+    before, tried = subject.values(scores, y), torch.cat([scores, _beside_threshold(subject, wide)])
+    taken = subject.decide(tried)
     for new_name in (names.roll(1), swap):
         columns = torch.arange(scores.shape[-1])
         columns[new_name] = names
-        renamed = scores[:, columns]
         expected = torch.where(taken == REJECT, taken, new_name[taken.clamp(min=0)])
-        if not torch.equal(subject.decide(renamed), expected):
+        if not torch.equal(subject.decide(tried[:, columns]), expected):
             return False
-        if not _agree(subject, subject.values(renamed, new_name[y]), before):
+        if not _agree(subject, subject.values(scores[:, columns], new_name[y]), before):
             return False
     # Classes with equal scores have equal losses; not so where a loss asks which score is largest.
     rows = torch.arange(len(scores))
@@ -410,6 +420,36 @@ def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, taken: Tensor) 
     tied = scores.clone()
     tied[rows, one] = tied[rows, other] = tied[:, :n_classes].amax(-1) + torch.where(rows % 3 == 0, -0.5, 0.5)
     return _agree(subject, subject.values(tied, other), subject.values(tied, one))
+
+
+def _beside_threshold(subject: ExaminedLoss, wide: Tensor) -> Tensor:
+    """Return scores on both sides of the threshold for every class that is answered."""
+    taken = subject.decide(wide)
+    answered = [wide[taken == k][0] for k in taken.unique().tolist() if k != REJECT]
+    rejected = wide[taken == REJECT][:1]
+    if not (answered and len(rejected)):
+        return rejected[:0]
+    points = torch.stack(answered)
+    edge = draw_towards(rejected, points, lambda scores: subject.decide(scores) != REJECT)
+    step = 1e-6 * (rejected - points)
+    return torch.cat([edge - step, edge + step])
+
+
+def draw_towards(goal: Tensor, points: Tensor, inside: Callable[[Tensor], Tensor]) -> Tensor:
+    """Move each point straight towards its goal as far as it stays inside, by bisection.
+
+    Examples
+    --------
+    >>> draw_towards(torch.zeros(1, 1), torch.ones(1, 1), lambda x: x[:, 0] > 0.25).round(decimals=6)
+    tensor([[0.2500]])
+    """
+    near = points.new_zeros(len(points), 1)
+    far = torch.ones_like(near)
+    for _ in range(40):
+        middle = (near + far) / 2
+        still = inside(points + middle * (goal - points)).unsqueeze(-1)
+        near, far = torch.where(still, middle, near), torch.where(still, far, middle)
+    return points + near * (goal - points)
 
 
 def _agree(subject: ExaminedLoss, one: Tensor, other: Tensor) -> bool:

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 
 from demur.array_types import Floats
 from demur.errors import InputError
-from demur.losses import Loss, get
+from demur.losses import Loss, resolve
 from demur.losses.loss import BoundFacts
 from demur.margins import MarginFunction, available_margins, get_margin, own_fact
 from demur.theory.bayes import NoBoundError, require_cost, require_n_classes
@@ -192,7 +192,7 @@ def excess_risk_bound(loss: str | Loss, cost: float) -> ExcessRiskBound:
     >>> print(excess_risk_bound("ova+sq", cost=0.2))
     excess 0-1-c risk <= 1 x the square root of the excess risk of ova+sq (Theorem 7; c = 0.2)
     """
-    subject = get(loss) if isinstance(loss, str) else loss
+    subject = resolve(loss)
     cost, facts = require_cost(cost), bound_facts_of(subject)
     if facts is None:
         raise NoBoundError(
@@ -217,7 +217,7 @@ def closed_pieces(facts: BoundFacts, n_classes: int, cost: float) -> list[Piece]
 
     Examples
     --------
-    >>> facts = bound_facts_of(get("ova+sq"))
+    >>> facts = bound_facts_of(resolve("ova+sq"))
     >>> [round(float(f(np.array(0.1))), 4) for f, low, high in closed_pieces(facts, 3, 0.2)][:2]  # 4 z^2
     [0.04, 0.04]
     """
@@ -485,7 +485,7 @@ def estimation_error_bound(
     >>> round(bound.complexity, 4), round(bound.deviation, 4), round(bound.total, 4)
     (0.0048, 0.0033, 0.0898)
     """
-    subject = get(loss) if isinstance(loss, str) else loss
+    subject = resolve(loss)
     facts = bound_facts_of(subject)
     if facts is None or facts.on_range is None:
         raise NoBoundError(

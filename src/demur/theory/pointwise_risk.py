@@ -41,10 +41,7 @@ def pointwise_risk(loss: Loss, scores: Tensor, eta: Tensor, cost: Hyper) -> Tens
     >>> pointwise_risk(get("ce"), torch.log(eta), eta, cost=0.2)  # the entropy of eta
     tensor(1.0397)
     """
-    each_class = scores.unsqueeze(-2).expand(*scores.shape[:-1], eta.shape[-1], scores.shape[-1])
-    y = torch.arange(eta.shape[-1], device=scores.device).expand(each_class.shape[:-1])
-    c = cost.unsqueeze(-1) if isinstance(cost, Tensor) else cost
-    return (eta * loss.forward(each_class, y, c)).sum(-1)
+    return loss.expected(scores, eta, cost)
 
 
 def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper, *, symmetric: bool = False) -> Tensor:

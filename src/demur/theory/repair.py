@@ -16,7 +16,7 @@ from demur.losses import FunctionLoss, Loss
 from demur.losses.registry import RuleFunction
 from demur.rules import Decision, Relinked
 from demur.theory.bayes import REJECT
-from demur.theory.calibration_report import CalibrationReport, describe_eta
+from demur.theory.calibration_report import CalibrationReport, describe_eta, plain
 from demur.theory.examined_loss import ExaminedLoss
 from demur.theory.pointwise_risk import find_minima
 from demur.theory.simplex import over_all_classes, random_eta, structured_eta
@@ -58,15 +58,18 @@ class Repair:
     pair: tuple[Floats, Floats] | None = None
 
     def as_dict(self) -> ByName:
-        """Return the result as plain numbers, lists and strings, for JSON."""
-        rule = None if self.rule is None else {k: np.asarray(v).tolist() for k, v in self.rule.get_params().items()}
-        verdict = None if self.check is None else self.check.verdict
-        pair = None if self.pair is None else [eta.tolist() for eta in self.pair]
-        return {"found": self.found, "formula": self.formula, "rule": rule, "verdict": verdict, "pair": pair}
+        """Return what was found as plain numbers, lists and strings, for JSON."""
+        rule = self.rule and self.rule.get_params()
+        parts = {"rule": rule, "verdict": self.check and self.check.verdict, "pair": self.pair}
+        return {"found": self.found, "formula": self.formula, **plain(parts)}
 
     def __str__(self) -> str:
-        heads = {"link": "A rule exists, for every cost", "threshold": "A rule exists, for this cost"}
-        heads |= {"none": "No rule exists", "unknown": "No rule was found"}
+        heads = {
+            "link": "A rule exists, for every cost",
+            "threshold": "A rule exists, for this cost",
+            "none": "No rule exists",
+            "unknown": "No rule was found",
+        }
         lines = [f"Repair: {heads[self.found]}.", f"  {self.formula}"]
         if self.check is not None:
             lines.append(f"  Checked: {self.check.headline}")

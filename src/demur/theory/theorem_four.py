@@ -16,7 +16,7 @@ from torch import Tensor
 
 from demur.array_types import Floats
 from demur.errors import InputError, InputTypeError
-from demur.losses import Loss, get
+from demur.losses import Loss, resolve
 from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
 from demur.margins import MarginFunction, own_fact
 from demur.theory.bayes import as_target, require_cost, require_n_classes
@@ -100,13 +100,11 @@ def theorem_four(subject: ExaminedLoss) -> TheoremFour:
 
     sup_answer, worst_answer = extreme("answer", 1)
     inf_reject, worst_reject = extreme("reject", -1)
-    sup_boundary, _ = extreme("boundary", 1)
-    inf_boundary, _ = extreme("boundary", -1)
     return TheoremFour(
         sup_answer,
         inf_reject,
-        sup_boundary,
-        inf_boundary,
+        extreme("boundary", 1)[0],
+        extreme("boundary", -1)[0],
         worst_answer,
         worst_reject,
         least_curvature=min(curvatures),
@@ -226,13 +224,10 @@ def numeric_beta_bounds(
 
 
 def _pairwise(loss: str | PairwiseLoss, n_classes: int, cost: float) -> tuple[PairwiseLoss, int, float]:
-    subject = get(loss) if isinstance(loss, str) else loss
+    subject, n_classes = resolve(loss), require_n_classes(n_classes)
     if not isinstance(subject, PairwiseLoss):
-        name = getattr(subject, "name", type(subject).__name__)
-        raise InputTypeError(f"{name} has no beta; beta_bounds is for the losses apc+..., mpc+... and pb+....")
-    n_classes = require_n_classes(n_classes)
-    if subject.binary_only and n_classes != 2:
-        raise InputError(f"{subject.name} is for two classes only, got {n_classes}.")
+        raise InputTypeError(f"{subject.name} has no beta; beta_bounds is for the losses apc+..., mpc+... and pb+....")
+    subject.for_classes(n_classes)
     return subject, n_classes, require_cost(cost)
 
 
