@@ -14,8 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, AnyMapping, Floats, Ints, Mask, Objects
-from demur.deferral.experts import by_name, is_gap, read_experts
+from demur.columns.frames import shown
+from demur.deferral.experts import by_name, is_gap, numbers, read_experts
 from demur.errors import InputError
+from demur.estimators.base import checked_labels
 from demur.estimators.splitting import Fold
 from demur.guarantees.coverage import check_share
 from demur.guarantees.risk_control import NoGuaranteeError, mean_p_value, upper_bound
@@ -53,6 +55,8 @@ class CascadeRun:
     ask : array of shape (n_rows,)
         The service to ask next where its answer is not there yet, or "human"; None where the label is the answer. The
         price of this call is not part of ``spent``.
+    reason : array of shape (n_rows,)
+        The answers among those asked for that are not classes, in words; None if there are none.
     """
 
     label: AnyArray
@@ -60,6 +64,7 @@ class CascadeRun:
     spent: Floats
     confidence: Floats
     ask: Objects
+    reason: Objects
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,8 @@ class NextCall:
         The probability of the likeliest class.
     spent : float
         The sum of the prices of the calls that were used.
+    reason : str or None
+        The answers that are not classes, in words; None if there are none.
     """
 
     decision: str
@@ -84,6 +91,7 @@ class NextCall:
     answer: Any
     confidence: float
     spent: float
+    reason: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,24 +218,22 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         y : array of shape (n_rows,)
         """
         services = read_experts(self.services)
-        if not 2 <= len(services) <= _MOST:
-            raise InputError(f"a cascade takes two to {_MOST} services, got {len(services)}.")
         if HUMAN in services:
             raise InputError(f"a service cannot be called {HUMAN!r}, the person who is always right; rename it.")
         person = {} if self.human is None else read_experts({HUMAN: self.human})
-        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
+        if not 2 - len(person) <= len(services) <= _MOST:
+            raise InputError(f"a cascade takes two to {_MOST} services, or one and a human, got {len(services)}.")
+        self.certified_ = None
+        self.classes_, codes = np.unique(checked_labels(y), return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(f"a cascade needs rows of at least two classes, got {len(self.classes_)}.")
         self.shares_ = np.bincount(codes) / len(codes)
         self.prices_ = np.array([one.price for one in (services | person).values()])
-        said, sure, given = self._read(answers, confidence)
+        said, sure, _ = self._read(answers, confidence, whole=True)
         if len(said) != len(codes):
             raise InputError(f"answers has {len(said):,} rows, and y has {len(codes):,}.")
         n_classes, n_services = len(self.classes_), len(services)
         for s, name in enumerate(services):
-            if not given[:, s].all():
-                row = int(given[:, s].argmin()) + 1
-                raise InputError(f"row {row:,} has no answer of {name!r}: fit on rows that every service has answered.")
             if (said[:, s] == n_classes).all():
                 raise InputError(
                     f"no answer of {name!r} is one of the classes, such as {self.classes_.tolist()[0]!r}: write "
@@ -278,7 +284,12 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         asked, names = self._asked(at)[:, : given.shape[1]], np.array([*self.services, HUMAN, None], dtype=object)
         label, proba = (_by_set(at, known, name) for name in ("label", "proba"))
         spent = asked @ self.prices_[: given.shape[1]]
-        return CascadeRun(self.classes_[label.astype(np.int64)], asked, spent, proba, names[ask])
+        texts, unknown = by_name(answers, list(self.services)), asked & (said == len(self.classes_))
+        reason: Objects = np.full(len(said), None, dtype=object)
+        for row in np.flatnonzero(unknown.any(axis=1)).tolist():
+            strange = [f"{names[s]} says {shown(texts[row, s])}" for s in np.flatnonzero(unknown[row])]
+            reason[row] = f"not one of the classes: {', '.join(strange)}"
+        return CascadeRun(self.classes_[label.astype(np.int64)], asked, spent, proba, names[ask], reason)
 
     def next(
         self,
@@ -305,15 +316,17 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                     f"there is no service {name!r}: the services are {', '.join(map(repr, self.services))}."
                 )
         said = np.array([[answers.get(name) for name in self.services]], dtype=object)
-        sure = np.array([[confidences.get(name) for name in self.services]], dtype=np.float64)
+        sure = np.array([[confidences.get(name) for name in self.services]], dtype=object)
         found = self.run(said, sure, mistake=mistake, budget=budget)
         service, (label,) = found.ask[0], found.label.tolist()
         decision, answer = ("answer", label) if service is None else ("ask", None)
-        return NextCall(decision, service, answer, float(found.confidence[0]), float(found.spent[0]))
+        return NextCall(
+            decision, service, answer, float(found.confidence[0]), float(found.spent[0]), found.reason[0]
+        )
 
     def combine(self, answers: Any, confidence: Any) -> AnyArray:
         """Return the likeliest class of each row given the answers of all services, as for :meth:`fit`."""
-        said, sure, _ = self._read(answers, confidence)
+        said, sure, _ = self._read(answers, confidence, whole=True)
         found: AnyArray = self.classes_[self._known_by(said, sure)((1 << len(self.services)) - 1).label]
         return found
 
@@ -352,7 +365,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         NoGuaranteeError
             If no policy can be certified.
         """
-        said, sure, _ = self._read(answers, confidence)
+        said, sure, _ = self._read(answers, confidence, whole=True)
         known, n = self._known_by(said, sure), len(said)
         check_share("delta", delta, closed=False)
         if budget is not None:
@@ -402,8 +415,11 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             )
         return certified
 
-    def _read(self, answers: Any, confidence: Any) -> tuple[Ints, Floats, Mask]:
-        """Return numbers of the answers, n_classes for one that is not a class, confidences, and which are given."""
+    def _read(self, answers: Any, confidence: Any, whole: bool = False) -> tuple[Ints, Floats, Mask]:
+        """Return numbers of the answers, n_classes for one that is not a class, confidences, and which are given.
+
+        ``whole`` says that every service must have answered every row.
+        """
         names = list(self.services)
         table, level = by_name(answers, names), by_name(confidence, names, "confidence")
         if table.shape != level.shape:
@@ -411,7 +427,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         number_of = {label: number for number, label in enumerate(self.classes_.tolist())}
         said = np.frompyfunc(lambda answer: number_of.get(answer, len(number_of)), 1, 1)(table).astype(np.int64)
         given = ~np.frompyfunc(is_gap, 1, 1)(table).astype(bool)
-        sure = np.where(given, level, 0.0).astype(np.float64)
+        for row, s in np.argwhere(~given)[:whole].tolist():
+            raise InputError(f"row {row + 1:,} has no answer of {names[s]!r}: give rows that every service has answered.")
+        sure = numbers("confidences", np.where(given, level, 0.0), level.shape)
         for row, s in np.argwhere(~np.isfinite(sure)).tolist():
             raise InputError(
                 f"row {row + 1:,} has an answer of {names[s]!r} and the confidence {sure[row, s]:g}: "
@@ -454,9 +472,12 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         What they cost, and how often they are right, is computed out of fold.
         """
         found: list[Policy] = []
-        dearest = max(float(self.prices_.max()), 1e-12)
+        dearest, everyone = float(self.prices_.max()) or 1.0, np.arange(len(y))
+        # for rows whose calls were made in another order than the policy's
+        mistake = _amount("mistake", self.mistake)
+        other = self._best_cuts(1 / mistake, everyone, y, known) if mistake else {}
         for rate in (np.r_[0.0, np.logspace(-4, 2, 49)] / dearest).tolist():
-            cuts = self._best_cuts(rate, np.arange(len(y)), y, known)
+            cuts = self._best_cuts(rate, everyone, y, known)
             apart = [self._best_cuts(rate, train, y, known) for train, _ in folds]
             for first in range(len(self.prices_)):
                 start: Cuts = {0: (np.full(len(self.classes_), np.inf), np.full(len(self.classes_), first))}
@@ -465,7 +486,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                     at[test] = _follow(start | own, self._all(len(y)), known.__getitem__)[0][test]
                 right = self._right(at, y, known.__getitem__)
                 spent = self._asked(at) @ self.prices_
-                found.append(Policy(float(spent.mean()), float(right.mean()), start | cuts))
+                own_path = start | cuts | other | _reached(cuts, first)
+                found.append(Policy(float(spent.mean()), float(right.mean()), own_path))
         found.sort(key=lambda policy: (policy.cost, -policy.accuracy))
         cost, accuracy = np.array([(policy.cost, policy.accuracy) for policy in found]).T
         rates = np.r_[0.0, np.logspace(-6, 4, 5000)] / dearest
@@ -511,12 +533,10 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         """Return policies and the rows that are run by each."""
         rows = np.arange(n_rows)
         if mistake is None and budget is None:
-            if getattr(self, "certified_", None) is not None:
+            if self.certified_ is not None:
                 return self._mixed(rows, *self.certified_)
             mistake, budget = self.mistake, self.budget
-        for name, value in (("mistake", mistake), ("budget", budget)):
-            if value is not None and not value >= 0:
-                raise InputError(f"{name} must be a number of at least 0, got {value!r}.")
+        mistake, budget = _amount("mistake", mistake), _amount("budget", budget)
         if mistake is not None and budget is None:
             return [(max(self.policies_, key=lambda one: (mistake * one.accuracy - one.cost, one.accuracy)), rows)]
         if mistake is not None or budget is None:
@@ -629,6 +649,24 @@ def _follow(policy_cuts: Cuts, given: Ints, known: _KnownBy) -> tuple[Ints, Ints
         at[rows] |= more
         ask[rows[more == 0]] = wanted[more == 0]
     return at, ask
+
+
+def _amount(name: str, value: Any) -> float | None:
+    """Return a cost or a budget as a number, or refuse it."""
+    found = None if value is None else float(numbers(name, value, ()))
+    if found is not None and not 0 <= found < np.inf:
+        raise InputError(f"{name} must be a finite number of at least 0, got {value!r}.")
+    return found
+
+
+def _reached(cuts: Cuts, first: int) -> Cuts:
+    """Return the cuts of those sets of services that are asked for in this order, beginning with the first."""
+    found, reached = {}, {1 << first}
+    for some, (levels, following) in cuts.items():  # from the smallest set to the largest
+        if some in reached:
+            found[some] = levels, following
+            reached |= {some | 1 << s for s in following.tolist() if s >= 0}
+    return found
 
 
 def _by_set(at: Ints, known: _KnownBy, name: str) -> Floats:

@@ -12,7 +12,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Self, TypeAlias
@@ -557,9 +557,26 @@ def read_labelled(
     if known.issuperset(text for text in as_written if text is not None):
         return table
     as_read = class_texts(column_of_text(table[target], notation.get("decimal"), notation.get("dayfirst"))).tolist()
-    texts = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
+    texts = [text if text in known else read_label(label, known) for text, label in zip(as_written, as_read, strict=True)]
     position = table.schema.get_field_index(target)
     return table.set_column(position, target, pa.array(texts, pa.string()))
+
+
+def read_label(text: str | None, known: Collection[str]) -> str | None:
+    """Return a label as the class that it names: as it is, without spaces around, or read as a number or truth value.
+
+    Examples
+    --------
+    >>> read_label(" TRUE", {"true"}), read_label("2.0", {"2"}), read_label("maybe ", {"true"})
+    ('true', '2', 'maybe')
+    """
+    if text is None or text in known:
+        return text
+    bare = text.strip()
+    as_read = bare.lower() if bare.lower() in ("true", "false") else bare
+    with suppress(ValueError):
+        as_read = label_text(float(bare)) or bare
+    return next((one for one in (bare, as_read) if one in known), bare)
 
 
 _MOST_NUMBERS = 1000
