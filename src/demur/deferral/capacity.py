@@ -52,8 +52,8 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     :math:`P(\mathrm{Bin}(n, L_e) \le k_e) \le \delta_e`. The rows of successive experts are statistically equivalent
     blocks (Tukey 1947): whatever the earlier surcharges are, the long-run load is at most a beta variable with the
     parameters :math:`k_e + 1` and :math:`n - k_e`, and exceeds :math:`L_e` with probability at most :math:`\delta_e`.
-    The :math:`\delta_e` sum to delta, in proportion to :math:`((1 - L) / L)^2`, because small limits need the most rows;
-    what one does not use, since k is a whole number, goes to the next.
+    The :math:`\delta_e` sum to delta, in proportion to :math:`((1 - L) / L)^2`, because small limits need the most
+    rows; what one does not use, since k is a whole number, goes to the next.
 
     With n calibration rows the load is on average :math:`(k_e + 1) / (n + 1)`, about
     :math:`1 - z \sqrt{(1 - L) / (n L)}` of the limit L, where z is the normal quantile of :math:`1 - \delta_e`. No

@@ -279,8 +279,11 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         said, sure, given = self._read(answers, confidence)
         known, there = self._known_by(said, sure), given @ (1 << np.arange(given.shape[1]))
         at, ask = np.zeros((2, len(said)), dtype=np.int64)
-        for policy, rows in self._mixture(len(said), mistake, budget):
-            at[rows], ask[rows] = (found[rows] for found in _follow(policy.cuts, there, known))
+        cheap, dear, share = self._mixture(mistake, budget)
+        drawn = np.random.RandomState(self.random_state).permutation(len(said)) < int(share * len(said))
+        for policy, rows in ((cheap, ~drawn), (dear, drawn)):
+            if rows.any():
+                at[rows], ask[rows] = (found[rows] for found in _follow(policy.cuts, there, known))
         asked, names = self._asked(at)[:, : given.shape[1]], np.array([*self.services, HUMAN, None], dtype=object)
         label, proba = (_by_set(at, known, name) for name in ("label", "proba"))
         spent = asked @ self.prices_[: given.shape[1]]
@@ -320,9 +323,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         found = self.run(said, sure, mistake=mistake, budget=budget)
         service, (label,) = found.ask[0], found.label.tolist()
         decision, answer = ("answer", label) if service is None else ("ask", None)
-        return NextCall(
-            decision, service, answer, float(found.confidence[0]), float(found.spent[0]), found.reason[0]
-        )
+        return NextCall(decision, service, answer, float(found.confidence[0]), float(found.spent[0]), found.reason[0])
 
     def combine(self, answers: Any, confidence: Any) -> AnyArray:
         """Return the likeliest class of each row given the answers of all services, as for :meth:`fit`."""
@@ -428,7 +429,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         said = np.frompyfunc(lambda answer: number_of.get(answer, len(number_of)), 1, 1)(table).astype(np.int64)
         given = ~np.frompyfunc(is_gap, 1, 1)(table).astype(bool)
         for row, s in np.argwhere(~given)[:whole].tolist():
-            raise InputError(f"row {row + 1:,} has no answer of {names[s]!r}: give rows that every service has answered.")
+            raise InputError(
+                f"row {row + 1:,} has no answer of {names[s]!r}; every service must have answered each row."
+            )
         sure = numbers("confidences", np.where(given, level, 0.0), level.shape)
         for row, s in np.argwhere(~np.isfinite(sure)).tolist():
             raise InputError(
@@ -486,8 +489,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                     at[test] = _follow(start | own, self._all(len(y)), known.__getitem__)[0][test]
                 right = self._right(at, y, known.__getitem__)
                 spent = self._asked(at) @ self.prices_
-                own_path = start | cuts | other | _reached(cuts, first)
-                found.append(Policy(float(spent.mean()), float(right.mean()), own_path))
+                after_first = {some: own for some, own in cuts.items() if some >> first & 1}
+                found.append(Policy(float(spent.mean()), float(right.mean()), start | cuts | other | after_first))
         found.sort(key=lambda policy: (policy.cost, -policy.accuracy))
         cost, accuracy = np.array([(policy.cost, policy.accuracy) for policy in found]).T
         rates = np.r_[0.0, np.logspace(-6, 4, 5000)] / dearest
@@ -529,31 +532,24 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             cuts[some] = levels, following
         return {some: cuts[some] for some in subsets}
 
-    def _mixture(self, n_rows: int, mistake: float | None, budget: float | None) -> list[tuple[Policy, Ints]]:
-        """Return policies and the rows that are run by each."""
-        rows = np.arange(n_rows)
+    def _mixture(self, mistake: Any, budget: Any) -> tuple[Policy, Policy, float]:
+        """Return two policies, and the share of the rows that are run by the second."""
         if mistake is None and budget is None:
             if self.certified_ is not None:
-                return self._mixed(rows, *self.certified_)
+                return self.certified_
             mistake, budget = self.mistake, self.budget
         mistake, budget = _amount("mistake", mistake), _amount("budget", budget)
-        if mistake is not None and budget is None:
-            return [(max(self.policies_, key=lambda one: (mistake * one.accuracy - one.cost, one.accuracy)), rows)]
-        if mistake is not None or budget is None:
+        if (mistake is None) == (budget is None):
             raise InputError("give either mistake, the cost of a mistake, or budget, the amount to spend per row.")
+        if budget is None:
+            best = max(self.policies_, key=lambda one: (mistake * one.accuracy - one.cost, one.accuracy))
+            return best, best, 0.0
         costs = np.array([policy.cost for policy in self.policies_])
         above = int(np.searchsorted(costs, budget * (1 + 1e-12), side="right"))
         if above == 0:
             raise InputError(f"the cheapest service costs {costs[0]:g}, more than the budget {budget:g}.")
-        if above == len(costs):
-            return [(self.policies_[above - 1], rows)]
-        share = (budget - costs[above - 1]) / (costs[above] - costs[above - 1])
-        return self._mixed(rows, self.policies_[above - 1], self.policies_[above], share)
-
-    def _mixed(self, rows: Ints, cheap: Policy, dear: Policy, share: float) -> list[tuple[Policy, Ints]]:
-        """Return a share of the rows, drawn at random, for the second policy, and the others for the first."""
-        drawn = np.random.RandomState(self.random_state).permutation(len(rows)) < int(share * len(rows))
-        return [(cheap, rows[~drawn]), (dear, rows[drawn])]
+        cheap, dear = self.policies_[above - 1], self.policies_[min(above, len(costs) - 1)]
+        return cheap, dear, (budget - cheap.cost) / (dear.cost - cheap.cost) if dear is not cheap else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -569,10 +565,7 @@ class AnswerTable:
         edges, logs = [], []
         for answer in range(n_classes + 1):
             own = said == answer
-            near = prior.copy()
-            if answer < n_classes:
-                near = 0.5 * prior
-                near[answer] += 0.5
+            near = (prior + np.eye(n_classes)[answer]) / 2 if answer < n_classes else prior
             label = (np.bincount(y[own], minlength=n_classes) + _PRIOR * near) / (own.sum() + _PRIOR)
             ordered = np.sort(sure[own])
             n_bins = max(1, int(np.sqrt(len(ordered) / _LEAST)))
@@ -656,16 +649,6 @@ def _amount(name: str, value: Any) -> float | None:
     found = None if value is None else float(numbers(name, value, ()))
     if found is not None and not 0 <= found < np.inf:
         raise InputError(f"{name} must be a finite number of at least 0, got {value!r}.")
-    return found
-
-
-def _reached(cuts: Cuts, first: int) -> Cuts:
-    """Return the cuts of those sets of services that are asked for in this order, beginning with the first."""
-    found, reached = {}, {1 << first}
-    for some, (levels, following) in cuts.items():  # from the smallest set to the largest
-        if some in reached:
-            found[some] = levels, following
-            reached |= {some | 1 << s for s in following.tolist() if s >= 0}
     return found
 
 

@@ -721,8 +721,8 @@ class Monitor:
             monitor.sources = list(state["sources"])
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise InputError(
-                f"{path} is not a state that this version of demur can read ({error!r}): restore it from a copy, or start "
-                "another state."
+                f"{path} is not a state that this version of demur can read ({error!r}): restore a copy of it, or "
+                "start another state."
             ) from None
         return monitor
 

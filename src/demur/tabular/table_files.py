@@ -557,7 +557,8 @@ def read_labelled(
     if known.issuperset(text for text in as_written if text is not None):
         return table
     as_read = class_texts(column_of_text(table[target], notation.get("decimal"), notation.get("dayfirst"))).tolist()
-    texts = [text if text in known else read_label(label, known) for text, label in zip(as_written, as_read, strict=True)]
+    chosen = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
+    texts = [read_label(text, known) for text in chosen]
     position = table.schema.get_field_index(target)
     return table.set_column(position, target, pa.array(texts, pa.string()))
 
