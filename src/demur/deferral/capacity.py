@@ -130,13 +130,11 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         surcharges, left = np.where(shares > 0, -prices, 0.0), self.delta  # no price is reduced
         margins, odds = _margins(gains[rows], prices, order)[0], (1 / shares[order[shares[order] > 0]] - 1) ** 2
         levels = (self.delta * odds / odds.sum()).tolist()
-        needed = [rows_needed(float(shares[expert]), level) for expert, level in zip(order, levels, strict=False)]
-        if len(rows) < max(needed, default=0):
-            hardest = needed.index(max(needed))
+        needed = max(map(rows_needed, shares[order].tolist(), levels), default=0)
+        if len(rows) < needed:
             raise InputError(
-                f"{len(gains)} calibration rows cannot show that the load of {names[order[hardest]]!r} stays below "
-                f"{shares[order[hardest]]:g} with confidence {1 - levels[hardest]:g}: give at least "
-                f"{math.ceil(max(needed) / (0.9 if len(order) > 1 else 1))}."
+                f"{len(gains)} calibration rows cannot show that the loads stay within their limits with confidence "
+                f"{1 - self.delta:g}: give at least {math.ceil(needed / (0.9 if len(order) > 1 else 1))}."
             )
         for place, expert in enumerate(order[: len(odds)]):
             tails = p_value(np.arange(len(rows)), len(rows), shares[expert])

@@ -5,6 +5,7 @@ import csv
 import datetime as dt
 import io
 import itertools
+import json
 import lzma
 import os
 import re
@@ -558,7 +559,7 @@ def read_labelled(
         return table
     as_read = class_texts(column_of_text(table[target], notation.get("decimal"), notation.get("dayfirst"))).tolist()
     chosen = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
-    texts = [read_label(text, known) for text in chosen]
+    texts = [read_label(label, known) for label in chosen]
     position = table.schema.get_field_index(target)
     return table.set_column(position, target, pa.array(texts, pa.string()))
 
@@ -571,13 +572,12 @@ def read_label(text: str | None, known: Collection[str]) -> str | None:
     >>> read_label(" TRUE", {"true"}), read_label("2.0", {"2"}), read_label("maybe ", {"true"})
     ('true', '2', 'maybe')
     """
-    if text is None or text in known:
-        return text
-    bare = text.strip()
-    as_read = bare.lower() if bare.lower() in ("true", "false") else bare
-    with suppress(ValueError):
-        as_read = label_text(float(bare)) or bare
-    return next((one for one in (bare, as_read) if one in known), bare)
+    if text is None:
+        return None
+    bare, value = text.strip(), None
+    with suppress(ValueError, RecursionError):
+        value = json.loads(bare.lower())
+    return next((one for one in (text, bare, label_text(value)) if one in known), bare)
 
 
 _MOST_NUMBERS = 1000
