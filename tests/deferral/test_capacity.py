@@ -182,7 +182,7 @@ def test_other_invalid_calls_raise_clear_errors():
 
 @pytest.mark.parametrize(
     ("limits", "n_rows", "enough"),
-    [({"a": 0.9, "b": 0.05}, 60, 66), ({"a": 0.2, "b": 0.1}, 0, 35), ({"a": 0.5, "b": 0.4}, 1, 9)],
+    [({"a": 0.9, "b": 0.05}, 60, 66), ({"a": 0.2, "b": 0.1}, 0, 35), ({"a": 0.5, "b": 0.4}, 1, 8)],
 )
 def test_the_number_of_rows_in_the_message_is_enough_for_all_limits(limits, n_rows, enough):
     """With 59 rows 0.95^59 is below 0.05, the part of delta that b gets; a tenth more are for the prices."""

@@ -283,8 +283,6 @@ def test_one_service_and_a_human():
     run = cascade.run(answers[:, 1:2], confidence[:, 1:2])
     assert 0 < (run.ask == "human").mean() < 1
     assert confidence[run.ask == "human", 1].mean() < confidence[run.ask != "human", 1].mean()
-    with pytest.raises(InputError, match="or one and a human, got 0"):
-        Cascade({"only": 0.1}).fit(answers[:, 1:2], confidence[:, 1:2], y).set_params(services={}).fit([], [], [])
 
 
 def test_another_fit_forgets_what_was_certified():

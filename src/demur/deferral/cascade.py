@@ -223,7 +223,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         person = {} if self.human is None else read_experts({HUMAN: self.human})
         if not 2 - len(person) <= len(services) <= _MOST:
             raise InputError(f"a cascade takes two to {_MOST} services, or one and a human, got {len(services)}.")
-        self.certified_ = None
+        self.certified_: tuple[Policy, Policy, float] | None = None
         self.classes_, codes = np.unique(checked_labels(y), return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(f"a cascade needs rows of at least two classes, got {len(self.classes_)}.")
@@ -477,8 +477,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         found: list[Policy] = []
         dearest, everyone = float(self.prices_.max()) or 1.0, np.arange(len(y))
         # for rows whose calls were made in another order than the policy's
-        mistake = _amount("mistake", self.mistake)
-        other = self._best_cuts(1 / mistake, everyone, y, known) if mistake else {}
+        other = self._best_cuts(1 / self.mistake, everyone, y, known) if self.mistake else {}
         for rate in (np.r_[0.0, np.logspace(-4, 2, 49)] / dearest).tolist():
             cuts = self._best_cuts(rate, everyone, y, known)
             apart = [self._best_cuts(rate, train, y, known) for train, _ in folds]
@@ -538,7 +537,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             if self.certified_ is not None:
                 return self.certified_
             mistake, budget = self.mistake, self.budget
-        mistake, budget = _amount("mistake", mistake), _amount("budget", budget)
+        for name, value in (("mistake", mistake), ("budget", budget)):
+            if value is not None and not 0 <= numbers(name, value, ()) < np.inf:
+                raise InputError(f"{name} must be a finite number of at least 0, got {value!r}.")
         if (mistake is None) == (budget is None):
             raise InputError("give either mistake, the cost of a mistake, or budget, the amount to spend per row.")
         if budget is None:
@@ -642,14 +643,6 @@ def _follow(policy_cuts: Cuts, given: Ints, known: _KnownBy) -> tuple[Ints, Ints
         at[rows] |= more
         ask[rows[more == 0]] = wanted[more == 0]
     return at, ask
-
-
-def _amount(name: str, value: Any) -> float | None:
-    """Return a cost or a budget as a number, or refuse it."""
-    found = None if value is None else float(numbers(name, value, ()))
-    if found is not None and not 0 <= found < np.inf:
-        raise InputError(f"{name} must be a finite number of at least 0, got {value!r}.")
-    return found
 
 
 def _by_set(at: Ints, known: _KnownBy, name: str) -> Floats:

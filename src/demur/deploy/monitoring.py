@@ -110,8 +110,7 @@ class Reference:
     @classmethod
     def from_json(cls, found: Any) -> Self:
         """Restore the reference that :meth:`to_json` returned."""
-        plain: ByName = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
-        return cls(**plain)
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
 
     def to_json(self) -> ByName:
         """Return plain numbers and tuples of them."""
@@ -518,7 +517,7 @@ class Monitor:
         answered = reference.n_answered
         kinds = ((answered, reference.n_rejected), reference.confidence_counts, reference.class_counts)
         risk = RiskBets.of_reference(reference.n_wrong, answered) if max_risk is None else RiskBets([max_risk])
-        self._checks: dict[str, _Bets] = {**dict(zip(DRIFTS, map(DriftBets, kinds), strict=True)), RISK: risk}
+        self._checks: dict[str, Any] = {**dict(zip(DRIFTS, map(DriftBets, kinds), strict=True)), RISK: risk}
         self.n_rejected = self.n_audited = self.n_wrong = self.n_reviewed = self.n_missed = 0
         self.alarms: list[Alarm] = []
         self.sources: list[ByName] = []
@@ -546,7 +545,6 @@ class Monitor:
         It is the median of 100 simulated audits; None if it is above 10,000, or the error rate cannot double.
         """
         risk, bets = 2 * self.reference_risk, self._checks[RISK]
-        assert isinstance(bets, RiskBets)
         return bets.rows_until(math.log(self.thresholds[RISK]), risk) if 0 < risk <= 1 else None
 
     def watch(self, reject: ArrayLike, confidence: ArrayLike, label: ArrayLike) -> list[Alarm]:
@@ -715,10 +713,9 @@ class Monitor:
             monitor = cls(Reference.from_json(state["reference"]), **state["settings"])
             for name, bets in monitor._checks.items():
                 bets.restore(state["checks"][name])
-            for name in _COUNTS:
-                setattr(monitor, name, int(state["counts"][name]))
+            vars(monitor).update(state["counts"])
             monitor.alarms = [Alarm(**alarm) for alarm in state["alarms"]]
-            monitor.sources = list(state["sources"])
+            monitor.sources = state["sources"]
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise InputError(
                 f"{path} is not a state that this version of demur can read ({error!r}): restore a copy of it, or "

@@ -555,8 +555,6 @@ def read_labelled(
     if typed:
         return table
     as_written, known = table[target].to_pylist(), set(classes)
-    if known.issuperset(text for text in as_written if text is not None):
-        return table
     as_read = class_texts(column_of_text(table[target], notation.get("decimal"), notation.get("dayfirst"))).tolist()
     chosen = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
     texts = [read_label(label, known) for label in chosen]
