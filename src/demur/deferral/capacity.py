@@ -125,7 +125,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         if len(order) > 1:
             shuffled = np.random.RandomState(0).permutation(rows)
             first, rows = shuffled[: len(rows) // 10], shuffled[len(rows) // 10 :]
-            prices = _within(gains[first], _best(gains[first], names), np.ceil(shares * len(first)))[1]
+            prices = _within(gains[first], _best(gains[first], names), np.ceil(shares * max(len(first), 1)))[1]
         prices[shares == 0] = np.inf
         surcharges, left = np.where(shares > 0, -prices, 0.0), self.delta  # no price is reduced
         margins, odds = _margins(gains[rows], prices, order)[0], (1 / shares[order[shares[order] > 0]] - 1) ** 2

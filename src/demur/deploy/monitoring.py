@@ -12,7 +12,7 @@ import secrets
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -110,7 +110,8 @@ class Reference:
     @classmethod
     def from_json(cls, found: Any) -> Self:
         """Restore the reference that :meth:`to_json` returned."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
+        plain: ByName = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+        return cls(**plain)
 
     def to_json(self) -> ByName:
         """Return plain numbers and tuples of them."""
@@ -517,7 +518,7 @@ class Monitor:
         answered = reference.n_answered
         kinds = ((answered, reference.n_rejected), reference.confidence_counts, reference.class_counts)
         risk = RiskBets.of_reference(reference.n_wrong, answered) if max_risk is None else RiskBets([max_risk])
-        self._checks: dict[str, Any] = {**dict(zip(DRIFTS, map(DriftBets, kinds), strict=True)), RISK: risk}
+        self._checks: dict[str, _Bets] = {**dict(zip(DRIFTS, map(DriftBets, kinds), strict=True)), RISK: risk}
         self.n_rejected = self.n_audited = self.n_wrong = self.n_reviewed = self.n_missed = 0
         self.alarms: list[Alarm] = []
         self.sources: list[ByName] = []
@@ -544,7 +545,7 @@ class Monitor:
 
         It is the median of 100 simulated audits; None if it is above 10,000, or the error rate cannot double.
         """
-        risk, bets = 2 * self.reference_risk, self._checks[RISK]
+        risk, bets = 2 * self.reference_risk, cast(RiskBets, self._checks[RISK])
         return bets.rows_until(math.log(self.thresholds[RISK]), risk) if 0 < risk <= 1 else None
 
     def watch(self, reject: ArrayLike, confidence: ArrayLike, label: ArrayLike) -> list[Alarm]:
