@@ -115,7 +115,7 @@ def test_experts_who_can_replace_each_other_all_reach_their_limits(spread):
         decision = stream.assign(decision_of(gains), "abc")
         loads.append(np.bincount(decision.ask + 1, minlength=4)[1:] / len(gains))
         assert (decision.reject == (decision.acceptance < 0)).all()
-    parts = 0.1 * (1 / limits - 1) / (1 / limits - 1).sum()
+    parts = 0.1 * (1 / limits - 1) ** 2 / ((1 / limits - 1) ** 2).sum()
     assert (np.mean(loads, axis=0) > 0.97 * (binom.ppf(parts, 900, limits) - 1) / 900).all()
 
 
@@ -170,12 +170,39 @@ def test_other_invalid_calls_raise_clear_errors():
     few = decision_of(np.ones((10, 1)))
     with pytest.raises(InputError, match="10 calibration rows cannot show"):
         Capacity({"a": 0.01}).fit(few, "a")
-    with pytest.raises(InputError, match=r"of 'b' stays below 0.05 .* give at least 66\."):
-        Capacity({"a": 0.9, "b": 0.05}).fit(decision_of(np.ones((60, 2))), "ab")
-    Capacity({"a": 0.9, "b": 0.05}).fit(decision_of(np.ones((66, 2))), "ab")
+    with pytest.raises(InputError, match="rows_per_period must be at least 1, got 0"):
+        Capacity({"a": 3}).fit(few, "a", rows_per_period=0)
     with pytest.raises(InputError, match="delta must be in"):
         Capacity({"a": 3}, delta=0)
     with pytest.raises(InputError, match="does not hold the costs"):
         Capacity({"a": 3}).assign(Decision(*np.zeros((4, 3))), "a")
     with pytest.raises(InputError, match="was fitted for a, not for b"):
         Capacity({"a": 0.5}).fit(few, "a").assign(few, "b")
+
+
+@pytest.mark.parametrize(
+    ("limits", "n_rows", "enough"),
+    [({"a": 0.9, "b": 0.05}, 60, 66), ({"a": 0.2, "b": 0.1}, 0, 35), ({"a": 0.5, "b": 0.4}, 1, 8)],
+)
+def test_the_number_of_rows_in_the_message_is_enough_for_all_limits(limits, n_rows, enough):
+    """With 59 rows 0.95^59 is below 0.05, the part of delta that b gets; a tenth more are for the prices."""
+    with pytest.raises(InputError, match=rf"loads stay within their limits .* give at least {enough}\."):
+        Capacity(limits).fit(decision_of(np.ones((n_rows, 2))), "ab")
+    Capacity(limits).fit(decision_of(np.ones((enough, 2))), "ab")
+
+
+@pytest.mark.parametrize("delta", [0.05, 0.1])
+@pytest.mark.parametrize("limits", [(0.2, 0.1), (0.3, 0.1, 0.05), (0.3, 0.02), (0.2, 0.2, 0.2)])
+def test_no_other_parts_of_delta_raise_the_smallest_load_by_much(limits, delta):
+    """The mean loads are (k + 1) / (n + 1). The largest possible smallest one uses all rows, and equal shares."""
+    rng, n = np.random.default_rng(0), 2000
+    shares, names = np.array(limits), "abc"[: len(limits)]
+    gains = decision_of(np.abs(rng.normal(size=(n, len(limits)))))
+    fitted = Capacity(dict(zip(names, limits, strict=True)), delta=delta).fit(gains, names)
+    new = decision_of(np.abs(rng.normal(size=(100_000, len(limits)))))
+    loads = np.bincount(fitted.assign(new, names).ask + 1, minlength=len(limits) + 1)[1:] / 100_000
+    parts = np.linspace(0, 1, 2001)[:, None] * shares
+    possible = binom.cdf(np.floor(parts * n), n, shares).sum(axis=1) <= delta
+    best = ((np.floor(parts[possible][-1] * n) + 1) / (n + 1) / shares).min()
+    spread = 3 * np.sqrt((1 - shares) / shares / n)  # of one calibration sample
+    assert (loads / shares > best - 0.02 - spread).all()

@@ -6,7 +6,7 @@ import pytest
 
 from demur import Cascade
 from demur.deploy.model_folder import from_archive, to_archive
-from demur.errors import InputError
+from demur.errors import InputError, InputTypeError, UserError
 from demur.guarantees import NoGuaranteeError
 
 PRICES = {"cheap": 0.1, "middle": 1.0, "dear": 4.0}
@@ -97,14 +97,16 @@ def test_too_few_rows_guarantee_nothing():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"services": {"one": 1.0}}, "two to 6 services, got 1"),
+        ({"services": {"one": 1.0}}, "two to 6 services, or one and a human, got 1"),
         ({"services": {**PRICES, "dear": -1}}, "at least 0, got -1"),
-        ({"mistake": -1.0}, "mistake must be a number of at least 0"),
+        ({"mistake": -1.0}, "mistake must be a finite number of at least 0, got -1"),
+        ({"mistake": np.inf}, "mistake must be a finite number of at least 0, got inf"),
+        ({"budget": "much"}, "budget must be numbers, got 'much'"),
         ({"mistake": 1.0, "budget": 1.0}, "give either mistake"),
     ],
 )
 def test_invalid_parameters_raise_clear_errors(change, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(UserError, match=message):
         Cascade(**{"services": PRICES, **change}).fit(*services(100)).run(*services(100)[:2])
 
 
@@ -240,3 +242,70 @@ def test_a_human_is_asked_more_often_where_mistakes_cost_more():
     assert shares[0] == 0
     assert shares == sorted(shares)
     assert shares[-1] == 1
+
+
+def guessing(n=120):
+    """A cheap service that guesses among three classes, and a dear one that is always right."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, n)
+    return np.column_stack([rng.integers(0, 3, n), y]), rng.random((n, 2)).round(3), y
+
+
+def test_calls_in_another_order_are_decided_by_the_cost_of_a_mistake():
+    """The dear service alone is the best policy. Where only the other has answered, asking is worth 0.1 to a guess."""
+    cascade = Cascade({"guess": 0.01, "right": 0.1}, mistake=1.0).fit(*guessing())
+    assert cascade.next({}, {}).service == "right"
+    for answer in (0, 1, 2, "none of these"):
+        assert cascade.next({"guess": answer}, {"guess": 0.5}).service == "right"
+    poor = Cascade({"guess": 0.01, "right": 0.9}, mistake=1.0).fit(*guessing())  # a guess is right in a third
+    assert poor.next({"guess": 1}, {"guess": 0.5}).decision == "answer"
+
+
+def test_answers_that_are_not_classes_are_named(cascade):
+    step = cascade.next({"cheap": "1", "dear": 1}, {"cheap": 0.9, "dear": 0.9}, mistake=1e9)
+    assert step.reason == "not one of the classes: cheap says '1'"
+    assert cascade.next({"cheap": 1}, {"cheap": 0.9}, mistake=1).reason is None
+
+
+def test_the_unit_of_money_changes_nothing():
+    rows = services(300)
+    runs = [
+        Cascade({name: unit * price for name, price in PRICES.items()}, mistake=5 * unit).fit(*rows).run(*rows[:2])
+        for unit in (1.0, 1e-15, 1e9)
+    ]
+    for run in runs[1:]:
+        np.testing.assert_array_equal(run.asked, runs[0].asked)
+
+
+def test_one_service_and_a_human():
+    answers, confidence, y = services(600)
+    cascade = Cascade({"only": 0.1}, mistake=4.0, human=1.0).fit(answers[:, 1:2], confidence[:, 1:2], y)
+    run = cascade.run(answers[:, 1:2], confidence[:, 1:2])
+    assert 0 < (run.ask == "human").mean() < 1
+    assert confidence[run.ask == "human", 1].mean() < confidence[run.ask != "human", 1].mean()
+
+
+def test_another_fit_forgets_what_was_certified():
+    answers, confidence, y = guessing()
+    cascade = Cascade({"guess": 0.01, "right": 0.1}, mistake=1.0).fit(answers, confidence, y)
+    cascade.certify(answers, confidence, budget=0.05)
+    assert cascade.run(answers, confidence).spent.mean() < 0.05
+    assert cascade.fit(answers, confidence, y).run(answers, confidence).spent.mean() == pytest.approx(0.1)
+
+
+def test_rows_with_gaps_certify_nothing(cascade):
+    """A missing answer is not a wrong one: the best service would look worse than it is."""
+    answers, confidence, y = services(200, seed=4)
+    gaps = answers.astype(object)
+    gaps[7, 2] = None
+    for call in (cascade.certify, lambda *rows: cascade.combine(*rows[:2]), Cascade(PRICES).fit):
+        with pytest.raises(InputError, match="row 8 has no answer of 'dear'"):
+            call(gaps, confidence, y)
+
+
+def test_labels_and_confidences_that_cannot_be_read_are_refused(cascade):
+    answers, confidence, y = services(60)
+    with pytest.raises(InputError, match="y contains missing values"):
+        Cascade(PRICES).fit(answers, confidence, [None, *y[1:]])
+    with pytest.raises(InputTypeError, match="confidences must be numbers"):
+        cascade.next({"cheap": 1}, {"cheap": "high"}, mistake=1)

@@ -430,3 +430,13 @@ def test_counts_of_votes_of_fifty_people(network, deferred, combined, data_folde
             found.append(np.where(decision.reject, hit, decision.label == y[test]).mean())
     for found, stored in ((taken, deferred), (together, combined)):  # within two standard errors of ten halvings
         assert np.mean(found) >= stored - 2 * np.std(found, ddof=1) / np.sqrt(len(found))
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_few_answers_are_never_certain(right):
+    """Half an answer of the other kind counts always: 5 right ones of 5 are a share of 5.5 / 6."""
+    X, y, _, _ = problem(200)
+    answers = np.where(np.arange(200) < 5, y if right else 1 - y, np.nan)
+    found = DeferOption(LogisticRegression(), {"expert": 0.1}).fit(X, y, answers=answers).predict_right(X)
+    assert ((found > 0.5) == right).all()
+    assert (np.abs(found - 0.5) < 0.49).all()

@@ -196,6 +196,23 @@ def test_the_forecast_of_a_doubled_risk_is_near_the_median_delay():
     assert monitor.rows_to_doubling < np.median(delays) / 1.5
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("risk", "n_reference"), [(0.05, 1000), (0.05, 400), (0.2, 200)])
+def test_the_forecast_is_the_median_delay_also_where_the_reference_has_few_rows(risk, n_reference):
+    rng, n_wrong = np.random.default_rng(1), round(risk * n_reference)
+    bets = RiskBets.of_reference(n_wrong, n_reference)
+    high = bets.bet(rng.uniform(size=(200, 2500)) < 2 * risk) >= np.log(2 / DELTA)
+    median = np.median(np.where(high.any(axis=1), high.argmax(axis=1) + 1, 2501))
+    forecast = RiskBets.of_reference(n_wrong, n_reference).rows_until(np.log(2 / DELTA), 2 * risk)
+    assert median / 1.35 < forecast < median * 1.35  # of two samples of 200 and 100 delays
+
+
+def test_nothing_is_forecast_where_the_error_rate_cannot_double():
+    known = reference(np.random.default_rng(0))
+    assert Monitor(known, max_risk=0.6).rows_to_doubling is None
+    assert Monitor(known, max_risk=0.4).rows_to_doubling < 40
+
+
 def test_a_risk_that_doubles_is_seen_before_a_window_sees_it():
     """Against a binomial test on every 250 audited rows that keeps the same delta over 100,000 of them."""
     from scipy.stats import binom
@@ -284,6 +301,22 @@ def test_a_file_that_is_no_state_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(InputError, match=r"state\.json"):
         Monitor.load(path)
+
+
+@pytest.mark.parametrize(
+    ("written", "changed"), [('"n_rejected": ', '"n_rejected": 1'), ('"n_rows": 40', '"n_rows": "40"'), ("}", "")]
+)
+def test_a_state_that_was_changed_is_refused(tmp_path, written, changed):
+    path, rng = tmp_path / "state.json", np.random.default_rng(0)
+    monitor = Monitor(reference(rng))
+    monitor.watch(*rows(rng, 40))
+    text = monitor.save(path).read_text()
+    assert written in text
+    path.write_text(text.replace(written, changed, 1))
+    with pytest.raises(InputError, match="start another state"):
+        Monitor.load(path)
+    path.write_text(text)
+    assert Monitor.load(path).n_rows == 40
 
 
 def test_refusals():

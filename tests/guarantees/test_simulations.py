@@ -340,7 +340,7 @@ def test_the_load_of_a_stream_reaches_the_possible_share_of_the_limit(n_rows):
         capacity.fit(decisions(rng, n_rows, 0), ["nurse", "doctor"])
         ask = capacity.assign(decisions(rng, 20_000, 0), ["nurse", "doctor"]).ask
         loads.append(np.bincount(ask + 1, minlength=3)[1:] / len(ask))
-    parts = (1 / limits - 1) / (1 / limits - 1).sum() * capacity.delta
+    parts = (1 / limits - 1) ** 2 / ((1 / limits - 1) ** 2).sum() * capacity.delta
     best = (binom.ppf(parts, n_rows, limits) - 1) / n_rows
     assert (np.mean(loads, axis=0) > 0.97 * best).all()
 

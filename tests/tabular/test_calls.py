@@ -214,3 +214,48 @@ def test_commands(folder):
     assert "--service must be NAME=ANSWER:CONFIDENCE:PRICE" in demur(
         *fit[:5], "--service", "small=small", *fit[-2:], "--force", "--mistake", 1
     )
+
+
+@pytest.mark.parametrize("words", [("True", "False"), ("1.0", "2.0")])
+def test_one_strange_answer_leaves_the_others_as_they_are(words):
+    """A column of True and False is read as truth values, and with "maybe" in it as text."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=60)
+    table = pd.DataFrame({"small": np.array(words)[y], "large": np.array(words)[y], "truth": np.array(words)[y]})
+    found = fitted(table, {"a": ("small", None, 0.1), "b": ("large", None, 1.0)}).model
+    table.loc[0, "small"] = "maybe"
+    answers = found.answers(pa.Table.from_pandas(table.drop(columns="truth")))
+    assert [reason is not None for reason in answers["reason"].to_pylist()] == [True] + 59 * [False]
+    names = dict(
+        zip(words, found.answers(pa.table({"small": words, "large": words}))["answer"].to_pylist(), strict=True)
+    )
+    assert answers["answer"].to_pylist()[1:] == table.truth[1:].map(names).tolist()
+    assert len(set(names.values())) == 2
+
+
+def test_truth_values_are_answers_in_requests():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=80) > 0
+    table = pd.DataFrame({"small": y, "large": y, "truth": y})
+    model = fitted(table, {"a": ("small", None, 0.1), "b": ("large", None, 1.0)}).model
+
+    async def ask(row):
+        transport = httpx.ASGITransport(create_app(model))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return (await client.post("/decide", json={"row": row})).json()["decisions"][0]
+
+    for given in (True, "true", "True"):
+        assert asyncio.run(ask({"small": given}))["answer"] is True
+
+
+def test_a_service_that_is_always_wrong_has_an_interval_below_certainty():
+    """20 wrong of 20: the Clopper-Pearson interval of the error rate is 0.8316 to 1."""
+    table = calls(20, seed=3)
+    table["small"], table["small_price"] = (
+        table.truth.map({"billing": "login", "login": "refund", "refund": "billing"}),
+        0.01,
+    )
+    judged = evaluate_calls(fitted(calls()).model, pa.Table.from_pandas(table))
+    small = {one.name: one for one in judged.payments}["small"]
+    assert small.cost.low == pytest.approx(0.01 + 0.8316, abs=1e-4)
+    assert small.cost.high == pytest.approx(1.01)

@@ -1,12 +1,14 @@
 """Labels of every type become text and come back."""
 
 import datetime
+import io
 
 import pyarrow as pa
 import pytest
 
-from demur.columns import TableError
-from demur.tabular.table_files import as_column, class_texts, label_type
+from demur.columns import Column, TableError
+from demur.columns.schema import Schema
+from demur.tabular.table_files import as_column, class_texts, label_type, read_labelled
 
 DAY, MOMENT = datetime.date(2024, 1, 31), datetime.datetime(2024, 1, 31, 10, 30)
 
@@ -47,3 +49,15 @@ def test_what_can_be_no_class_is_refused(labels):
 def test_a_quantity_is_refused():
     with pytest.raises(TableError, match="2,000 different numbers, so it is a quantity"):
         label_type(pa.chunked_array([pa.array([k + 0.5 for k in range(2_000)])]), "y")
+
+
+@pytest.mark.parametrize(
+    ("classes", "written"), [({"true", "false"}, ["TRUE", "False", "maybe"]), ({"1", "2"}, ["1.0", " 2", "maybe"])]
+)
+def test_one_strange_label_leaves_the_others_as_they_are(classes, written):
+    """Truth values and numbers beside a word are text in the file, but still the classes that they name."""
+    schema = Schema((Column("a", "number"),), target="y")
+    rows = "".join(f"1,{label}\n" for label in written)
+    found = read_labelled(io.BytesIO(f"a,y\n{rows}".encode()), schema, classes)["y"].to_pylist()
+    assert set(found[:2]) == classes
+    assert found[2] == "maybe"

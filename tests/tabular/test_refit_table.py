@@ -51,7 +51,7 @@ def test_weights_stand_for_the_stream():
     weights = review_weights(declined, labelled, audit=0.05)
     assert weights.tolist() == [2, 2, 0, 0, 20, 20]
     assert weights.sum() == 4 + 2 / 0.05  # declined rows, and about as many answered ones as there were
-    with pytest.raises(InputError, match="above 0"):
+    with pytest.raises(InputError, match=r"audit must be in \(0, 1\]"):
         review_weights(declined, labelled, audit=0.0)
 
 
@@ -122,3 +122,21 @@ def test_the_corrected_model_is_better_than_one_that_takes_reviewed_rows_as_they
         risks.append([risk(one, test) for one in (naive, corrected)])
     better = np.array(risks)[:, :1] - np.array(risks)[:, 1:]
     assert (better.mean(axis=0) > 3 * better.std(axis=0, ddof=1) / np.sqrt(len(risks))).all()
+
+
+def test_a_model_of_text_with_rows_out_of_scope_stays_one():
+    """Repeated rows of the audit do not make categories of the texts, and out-of-scope rows do not become a class."""
+    rng = np.random.default_rng(0)
+
+    def rows(n_rows):
+        y = rng.choice(["bill", "ship", "none"], p=[0.4, 0.4, 0.2], size=n_rows)
+        words = {"bill": ["invoice", "pay", "charge"], "ship": ["parcel", "late", "truck"], "none": ["poem", "rain"]}
+        return pa.table({"words": [" ".join([*rng.choice(words[one], 4), str(k)]) for k, one in enumerate(y)], "y": y})
+
+    old = rows(150)
+    model = fit_table(old, "y", model="lr", text=["words"], out_of_scope="none", out_of_scope_share=0.3)
+    again = refit_table(model, old, rows(40)).model
+    assert [column.kind for column in again.schema.columns] == ["text"]
+    assert again.classes.tolist() == ["bill", "ship"]
+    assert again.classifier.out_of_scope_share == 0.3
+    assert again.decide(pa.table({"words": ["poem rain poem rain"]})).reject.all()

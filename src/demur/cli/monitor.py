@@ -148,9 +148,9 @@ def _print(watching: "Monitor") -> None:
             f"wrong. The error rate of all answers is between {percent(risk['low'])} and {percent(risk['high'])} "
             f"({percent(1 - watching.delta)} confidence, valid at any time)."
         )
-    if "risk" not in raised and (known := found["reference_risk"]):
+    if "risk" not in raised and 0 < (known := found["reference_risk"]) <= 0.5:
         rows_more = found["rows_to_doubling"]
-        more = "more than 10,000" if rows_more is None else f"about {rows_more:,}"
+        more = "more than 10,000" if rows_more is None else f"about {float(f'{rows_more:.2g}'):,.0f}"
         which = "reference" if watching.max_risk is None else "allowed"
         say(
             f"The {which} error rate is {percent(known)}. If it doubled now, the alarm would come after {more} more "

@@ -48,12 +48,12 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     the other rows, experts get one surcharge :math:`s_e` each, in the order of their limits, the largest first. An
     expert is asked on the rows that no earlier one takes and on which asking saves more than the best alternative (the
     model, an expert without a limit, or a later expert at its price) by more than :math:`s_e`. The surcharge is the
-    order statistic that leaves :math:`k_e` rows above it, and k is the largest number with :math:`P(\mathrm{Bin}(n,
-    L_e) \le k_e) \le \delta_e`. The rows of successive experts are statistically equivalent blocks (Tukey 1947):
-    whatever the earlier surcharges are, the long-run load is at most a beta variable with the parameters :math:`k_e +
-    1` and :math:`n - k_e`, and exceeds :math:`L_e` with probability at most :math:`\delta_e`. The :math:`\delta_e` sum
-    to delta, in proportion to (1 - L) / L, because small limits need the most rows; the part that one expert does not
-    use, since k is an integer, goes to the next.
+    order statistic that leaves :math:`k_e` rows above it, and k is the largest number with
+    :math:`P(\mathrm{Bin}(n, L_e) \le k_e) \le \delta_e`. The rows of successive experts are statistically equivalent
+    blocks (Tukey 1947): whatever the earlier surcharges are, the long-run load is at most a beta variable with the
+    parameters :math:`k_e + 1` and :math:`n - k_e`, and exceeds :math:`L_e` with probability at most :math:`\delta_e`.
+    The :math:`\delta_e` sum to delta, in proportion to :math:`((1 - L) / L)^2`, because small limits need the most
+    rows; the part that one expert does not use, since k is an integer, goes to the next.
 
     With n calibration rows the load is on average :math:`(k_e + 1) / (n + 1)`, about
     :math:`1 - z \sqrt{(1 - L) / (n L)}` of the limit L, where z is the normal quantile of :math:`1 - \delta_e`. No
@@ -116,6 +116,8 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             Number of rows in the period for which limits are given as a number of rows: 40 of 1,000 rows per day are a
             share of 0.04.
         """
+        if rows_per_period is not None and rows_per_period < 1:
+            raise InputError(f"rows_per_period must be at least 1, got {rows_per_period!r}.")
         gains, names = _gains(decision, experts)
         shares = self._shares(names, rows_per_period)
         order = np.argsort(-shares, kind="stable")[(shares == 1).sum() :]  # small limits are the hardest to fill
@@ -123,20 +125,21 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         if len(order) > 1:
             shuffled = np.random.RandomState(0).permutation(rows)
             first, rows = shuffled[: len(rows) // 10], shuffled[len(rows) // 10 :]
-            prices = _within(gains[first], _best(gains[first], names), np.ceil(shares * len(first)))[1]
+            prices = _within(gains[first], _best(gains[first], names), np.ceil(shares * max(len(first), 1)))[1]
         prices[shares == 0] = np.inf
         surcharges, left = np.where(shares > 0, -prices, 0.0), self.delta  # no price is reduced
-        margins, odds = _margins(gains[rows], prices, order)[0], 1 / shares[order[shares[order] > 0]] - 1
+        margins, odds = _margins(gains[rows], prices, order)[0], (1 / shares[order[shares[order] > 0]] - 1) ** 2
+        levels = (self.delta * odds / odds.sum()).tolist()
+        needed = max(map(rows_needed, shares[order].tolist(), levels), default=0)
+        if len(rows) < needed:
+            raise InputError(
+                f"{len(gains)} calibration rows cannot show that the loads stay within their limits with confidence "
+                f"{1 - self.delta:g}: give at least {math.ceil(needed / (0.9 if len(order) > 1 else 1))}."
+            )
         for place, expert in enumerate(order[: len(odds)]):
-            level = left * odds[place] / odds[place:].sum()
             tails = p_value(np.arange(len(rows)), len(rows), shares[expert])
-            allowed = int(np.searchsorted(tails, level, side="right")) - 1
-            if allowed < 0:
-                needed = rows_needed(float(shares[expert]), level) * len(gains) / max(len(rows), 1)
-                raise InputError(
-                    f"{len(gains)} calibration rows cannot show that the load of {names[expert]!r} stays below "
-                    f"{shares[expert]:g} with confidence {1 - level:g}: give at least {math.ceil(needed)}."
-                )
+            level = left * odds[place] / odds[place:].sum()
+            allowed = max(int(np.searchsorted(tails, level, side="right")) - 1, 0)
             left -= tails[allowed]
             own = np.sort(margins[:, place])[::-1]
             if allowed < len(own):

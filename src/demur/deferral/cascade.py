@@ -14,8 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, AnyMapping, Floats, Ints, Mask, Objects
-from demur.deferral.experts import by_name, is_gap, read_experts
+from demur.columns.frames import shown
+from demur.deferral.experts import by_name, is_gap, numbers, read_experts
 from demur.errors import InputError
+from demur.estimators.base import checked_labels
 from demur.estimators.splitting import Fold
 from demur.guarantees.coverage import check_share
 from demur.guarantees.risk_control import NoGuaranteeError, mean_p_value, upper_bound
@@ -53,6 +55,8 @@ class CascadeRun:
     ask : array of shape (n_rows,)
         The service to ask next, or "human"; None if the label is the answer. The price of this call is not part of
         ``spent``.
+    reason : array of shape (n_rows,)
+        The answers among those asked for that are not classes, in a sentence; None if there are none.
     """
 
     label: AnyArray
@@ -60,6 +64,7 @@ class CascadeRun:
     spent: Floats
     confidence: Floats
     ask: Objects
+    reason: Objects
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,8 @@ class NextCall:
         The probability of the likeliest class.
     spent : float
         The sum of the prices of the calls that were used.
+    reason : str or None
+        The answers that are not classes, in words; None if there are none.
     """
 
     decision: str
@@ -84,6 +91,7 @@ class NextCall:
     answer: Any
     confidence: float
     spent: float
+    reason: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,24 +218,22 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         y : array of shape (n_rows,)
         """
         services = read_experts(self.services)
-        if not 2 <= len(services) <= _MOST:
-            raise InputError(f"a cascade takes two to {_MOST} services, got {len(services)}.")
         if HUMAN in services:
             raise InputError(f"a service cannot be called {HUMAN!r}, the person who is always right; rename it.")
         person = {} if self.human is None else read_experts({HUMAN: self.human})
-        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
+        if not 2 - len(person) <= len(services) <= _MOST:
+            raise InputError(f"a cascade takes two to {_MOST} services, or one and a human, got {len(services)}.")
+        self.certified_: tuple[Policy, Policy, float] | None = None
+        self.classes_, codes = np.unique(checked_labels(y), return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(f"a cascade needs rows of at least two classes, got {len(self.classes_)}.")
         self.shares_ = np.bincount(codes) / len(codes)
         self.prices_ = np.array([one.price for one in (services | person).values()])
-        said, sure, given = self._read(answers, confidence)
+        said, sure, _ = self._read(answers, confidence, whole=True)
         if len(said) != len(codes):
             raise InputError(f"answers has {len(said):,} rows, and y has {len(codes):,}.")
         n_classes, n_services = len(self.classes_), len(services)
         for s, name in enumerate(services):
-            if not given[:, s].all():
-                row = int(given[:, s].argmin()) + 1
-                raise InputError(f"row {row:,} has no answer of {name!r}: fit on rows that every service has answered.")
             if (said[:, s] == n_classes).all():
                 raise InputError(
                     f"no answer of {name!r} is one of the classes, such as {self.classes_.tolist()[0]!r}: write "
@@ -273,12 +279,20 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         said, sure, given = self._read(answers, confidence)
         known, there = self._known_by(said, sure), given @ (1 << np.arange(given.shape[1]))
         at, ask = np.zeros((2, len(said)), dtype=np.int64)
-        for policy, rows in self._mixture(len(said), mistake, budget):
-            at[rows], ask[rows] = (found[rows] for found in _follow(policy.cuts, there, known))
+        cheap, dear, share = self._mixture(mistake, budget)
+        drawn = np.random.RandomState(self.random_state).permutation(len(said)) < int(share * len(said))
+        for policy, rows in ((cheap, ~drawn), (dear, drawn)):
+            if rows.any():
+                at[rows], ask[rows] = (found[rows] for found in _follow(policy.cuts, there, known))
         asked, names = self._asked(at)[:, : given.shape[1]], np.array([*self.services, HUMAN, None], dtype=object)
         label, proba = (_by_set(at, known, name) for name in ("label", "proba"))
         spent = asked @ self.prices_[: given.shape[1]]
-        return CascadeRun(self.classes_[label.astype(np.int64)], asked, spent, proba, names[ask])
+        texts, unknown = by_name(answers, list(self.services)), asked & (said == len(self.classes_))
+        reason: Objects = np.full(len(said), None, dtype=object)
+        for row in np.flatnonzero(unknown.any(axis=1)).tolist():
+            strange = [f"{names[s]} says {shown(texts[row, s])}" for s in np.flatnonzero(unknown[row])]
+            reason[row] = f"not one of the classes: {', '.join(strange)}"
+        return CascadeRun(self.classes_[label.astype(np.int64)], asked, spent, proba, names[ask], reason)
 
     def next(
         self,
@@ -305,15 +319,15 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                     f"there is no service {name!r}: the services are {', '.join(map(repr, self.services))}."
                 )
         said = np.array([[answers.get(name) for name in self.services]], dtype=object)
-        sure = np.array([[confidences.get(name) for name in self.services]], dtype=np.float64)
+        sure = np.array([[confidences.get(name) for name in self.services]], dtype=object)
         found = self.run(said, sure, mistake=mistake, budget=budget)
         service, (label,) = found.ask[0], found.label.tolist()
         decision, answer = ("answer", label) if service is None else ("ask", None)
-        return NextCall(decision, service, answer, float(found.confidence[0]), float(found.spent[0]))
+        return NextCall(decision, service, answer, float(found.confidence[0]), float(found.spent[0]), found.reason[0])
 
     def combine(self, answers: Any, confidence: Any) -> AnyArray:
         """Return the likeliest class of each row given the answers of all services, as for :meth:`fit`."""
-        said, sure, _ = self._read(answers, confidence)
+        said, sure, _ = self._read(answers, confidence, whole=True)
         found: AnyArray = self.classes_[self._known_by(said, sure)((1 << len(self.services)) - 1).label]
         return found
 
@@ -352,7 +366,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         NoGuaranteeError
             If no policy can be certified.
         """
-        said, sure, _ = self._read(answers, confidence)
+        said, sure, _ = self._read(answers, confidence, whole=True)
         known, n = self._known_by(said, sure), len(said)
         check_share("delta", delta, closed=False)
         if budget is not None:
@@ -402,8 +416,11 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             )
         return certified
 
-    def _read(self, answers: Any, confidence: Any) -> tuple[Ints, Floats, Mask]:
-        """Return numbers of the answers, n_classes for one that is not a class, confidences, and which are given."""
+    def _read(self, answers: Any, confidence: Any, whole: bool = False) -> tuple[Ints, Floats, Mask]:
+        """Return numbers of the answers, n_classes for one that is not a class, confidences, and which are given.
+
+        ``whole`` says that every service must have answered every row.
+        """
         names = list(self.services)
         table, level = by_name(answers, names), by_name(confidence, names, "confidence")
         if table.shape != level.shape:
@@ -411,7 +428,11 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         number_of = {label: number for number, label in enumerate(self.classes_.tolist())}
         said = np.frompyfunc(lambda answer: number_of.get(answer, len(number_of)), 1, 1)(table).astype(np.int64)
         given = ~np.frompyfunc(is_gap, 1, 1)(table).astype(bool)
-        sure = np.where(given, level, 0.0).astype(np.float64)
+        for row, s in np.argwhere(~given)[:whole].tolist():
+            raise InputError(
+                f"row {row + 1:,} has no answer of {names[s]!r}; every service must have answered each row."
+            )
+        sure = numbers("confidences", np.where(given, level, 0.0), level.shape)
         for row, s in np.argwhere(~np.isfinite(sure)).tolist():
             raise InputError(
                 f"row {row + 1:,} has an answer of {names[s]!r} and the confidence {sure[row, s]:g}: "
@@ -454,9 +475,11 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         Their costs and accuracies are out-of-fold estimates.
         """
         found: list[Policy] = []
-        dearest = max(float(self.prices_.max()), 1e-12)
+        dearest, everyone = float(self.prices_.max()) or 1.0, np.arange(len(y))
+        # for rows whose calls were made in another order than the policy's
+        other = self._best_cuts(1 / self.mistake, everyone, y, known) if self.mistake else {}
         for rate in (np.r_[0.0, np.logspace(-4, 2, 49)] / dearest).tolist():
-            cuts = self._best_cuts(rate, np.arange(len(y)), y, known)
+            cuts = self._best_cuts(rate, everyone, y, known)
             apart = [self._best_cuts(rate, train, y, known) for train, _ in folds]
             for first in range(len(self.prices_)):
                 start: Cuts = {0: (np.full(len(self.classes_), np.inf), np.full(len(self.classes_), first))}
@@ -465,7 +488,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                     at[test] = _follow(start | own, self._all(len(y)), known.__getitem__)[0][test]
                 right = self._right(at, y, known.__getitem__)
                 spent = self._asked(at) @ self.prices_
-                found.append(Policy(float(spent.mean()), float(right.mean()), start | cuts))
+                after_first = {some: own for some, own in cuts.items() if some >> first & 1}
+                found.append(Policy(float(spent.mean()), float(right.mean()), start | cuts | other | after_first))
         found.sort(key=lambda policy: (policy.cost, -policy.accuracy))
         cost, accuracy = np.array([(policy.cost, policy.accuracy) for policy in found]).T
         rates = np.r_[0.0, np.logspace(-6, 4, 5000)] / dearest
@@ -507,33 +531,26 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             cuts[some] = levels, following
         return {some: cuts[some] for some in subsets}
 
-    def _mixture(self, n_rows: int, mistake: float | None, budget: float | None) -> list[tuple[Policy, Ints]]:
-        """Return policies and the rows that are run by each."""
-        rows = np.arange(n_rows)
+    def _mixture(self, mistake: Any, budget: Any) -> tuple[Policy, Policy, float]:
+        """Return two policies, and the share of the rows that are run by the second."""
         if mistake is None and budget is None:
-            if getattr(self, "certified_", None) is not None:
-                return self._mixed(rows, *self.certified_)
+            if self.certified_ is not None:
+                return self.certified_
             mistake, budget = self.mistake, self.budget
         for name, value in (("mistake", mistake), ("budget", budget)):
-            if value is not None and not value >= 0:
-                raise InputError(f"{name} must be a number of at least 0, got {value!r}.")
-        if mistake is not None and budget is None:
-            return [(max(self.policies_, key=lambda one: (mistake * one.accuracy - one.cost, one.accuracy)), rows)]
-        if mistake is not None or budget is None:
+            if value is not None and not 0 <= numbers(name, value, ()) < np.inf:
+                raise InputError(f"{name} must be a finite number of at least 0, got {value!r}.")
+        if (mistake is None) == (budget is None):
             raise InputError("give either mistake, the cost of a mistake, or budget, the amount to spend per row.")
+        if budget is None:
+            best = max(self.policies_, key=lambda one: (mistake * one.accuracy - one.cost, one.accuracy))
+            return best, best, 0.0
         costs = np.array([policy.cost for policy in self.policies_])
         above = int(np.searchsorted(costs, budget * (1 + 1e-12), side="right"))
         if above == 0:
             raise InputError(f"the cheapest service costs {costs[0]:g}, more than the budget {budget:g}.")
-        if above == len(costs):
-            return [(self.policies_[above - 1], rows)]
-        share = (budget - costs[above - 1]) / (costs[above] - costs[above - 1])
-        return self._mixed(rows, self.policies_[above - 1], self.policies_[above], share)
-
-    def _mixed(self, rows: Ints, cheap: Policy, dear: Policy, share: float) -> list[tuple[Policy, Ints]]:
-        """Return a share of the rows, drawn at random, for the second policy, and the others for the first."""
-        drawn = np.random.RandomState(self.random_state).permutation(len(rows)) < int(share * len(rows))
-        return [(cheap, rows[~drawn]), (dear, rows[drawn])]
+        cheap, dear = self.policies_[above - 1], self.policies_[min(above, len(costs) - 1)]
+        return cheap, dear, (budget - cheap.cost) / (dear.cost - cheap.cost) if dear is not cheap else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -549,10 +566,7 @@ class AnswerTable:
         edges, logs = [], []
         for answer in range(n_classes + 1):
             own = said == answer
-            near = prior.copy()
-            if answer < n_classes:
-                near = 0.5 * prior
-                near[answer] += 0.5
+            near = (prior + np.eye(n_classes)[answer]) / 2 if answer < n_classes else prior
             label = (np.bincount(y[own], minlength=n_classes) + _PRIOR * near) / (own.sum() + _PRIOR)
             ordered = np.sort(sure[own])
             n_bins = max(1, int(np.sqrt(len(ordered) / _LEAST)))

@@ -102,7 +102,8 @@ def fit_reliability(rows: ExpertRows) -> ExpertReliability:
         mixed[test] = rows.proba[test] @ _by_class(rows, train)
     tried = {"share": overall, "confusion": mixed}
     inputs = {name: evidence(rows.proba, estimate) for name, estimate in rows.estimates.items()}
-    inputs["confidence"] = evidence(rows.proba)
+    if 0 < wrong < total:  # without a mistake, or a right answer, a regression would be certain after a single answer
+        inputs["confidence"] = evidence(rows.proba)
     for name, z in inputs.items():
         tried[name] = overall.copy()
         for train, test in rows.folds:

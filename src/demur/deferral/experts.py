@@ -50,9 +50,9 @@ class Expert:
     model: Estimator = None
 
     def __post_init__(self) -> None:
-        if not 0 <= _numbers("the price of asking", self.price, ()) < np.inf:
+        if not 0 <= numbers("the price of asking", self.price, ()) < np.inf:
             raise InputError(f"the price of asking must be a finite number of at least 0, got {self.price!r}.")
-        if self.accuracy is not None and not 0 <= self.accuracy <= 1:
+        if self.accuracy is not None and not 0 <= numbers("accuracy", self.accuracy, ()) <= 1:
             raise InputError(f"accuracy must be in [0, 1], got {self.accuracy!r}.")
 
 
@@ -109,7 +109,7 @@ def read_experts(experts: Any) -> dict[str, Expert]:
     if MODEL in experts:
         raise InputError(f"an expert cannot be called {MODEL!r}, the name of the classifier itself; rename it.")
     return {
-        name: one if isinstance(one, Expert) else Expert(float(_numbers(f"the price of {name!r}", one, ())))
+        name: one if isinstance(one, Expert) else Expert(float(numbers(f"the price of {name!r}", one, ())))
         for name, one in experts.items()
     }
 
@@ -152,9 +152,9 @@ def check_prices(prices: Any, experts: Mapping[str, Expert], n_rows: int) -> Flo
         for name, price in prices.items():
             if name not in experts:
                 raise InputError(f"a price was given for {name!r}; the experts are {', '.join(names)}.")
-            found[:, names.index(name)] = _numbers(f"the price of {name!r}", price, (), (n_rows,))
+            found[:, names.index(name)] = numbers(f"the price of {name!r}", price, (), (n_rows,))
     elif prices is not None:
-        found[:] = _numbers("prices", prices, (len(experts),), (n_rows, len(experts)))
+        found[:] = numbers("prices", prices, (len(experts),), (n_rows, len(experts)))
     if not (found >= 0).all():
         row, column = np.argwhere(~(found >= 0))[0]
         raise InputError(
@@ -286,7 +286,7 @@ def is_gap(entry: Any) -> bool:
     return entry is None or type(entry).__name__ == "NAType" or entry == "" or entry != entry
 
 
-def _numbers(what: str, values: Any, *shapes: tuple[int, ...]) -> Floats:
+def numbers(what: str, values: Any, *shapes: tuple[int, ...]) -> Floats:
     """Return numbers of one of these shapes, or refuse them."""
     try:
         found = np.asarray(values, dtype=np.float64)

@@ -5,13 +5,14 @@ capital of the bet is a nonnegative martingale that starts at 1, so the probabil
 at most delta (Ville's inequality), however long the monitor runs and however often it is read.
 """
 
+import hashlib
 import json
 import math
 import secrets
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,10 +38,10 @@ _NOTHING = 1e-300
 
 DRIFTS = ("rejected share", "confidence", "class mix")
 RISK = "risk"
-_FORMAT = 5
+_FORMAT = 6
 
-_FORECAST = 10_000
-"""Largest number of audited answers for which an alarm is predicted."""
+_FORECAST, _AUDITS = 10_000, 100
+"""Audited answers within which an alarm is predicted, and simulated audits of which the median is taken."""
 
 
 @dataclass(frozen=True)
@@ -198,15 +199,15 @@ class _Bets:
             capital[..., start:stop] = self._capital(stakes)
             self._log_stakes, start = stakes[..., -1], stop
             self.n_rows += gains.shape[-1]
-            if self.n_rows % _BLOCK == 0:
-                block = self.n_rows // _BLOCK
-                fresh = math.log(self._cash(block - 1) - self._cash(block))
-                self._log_stakes = np.logaddexp(self._log_stakes, fresh + self._log_shares)
-                self._end_block()
+            self._end_block()
         return capital
 
     def _end_block(self) -> None:
-        """Learn from the rows of a block."""
+        """Put more of the capital at stake where a block has ended."""
+        if self.n_rows % _BLOCK == 0:
+            block = self.n_rows // _BLOCK
+            fresh = math.log(self._cash(block - 1) - self._cash(block))
+            self._log_stakes = np.logaddexp(self._log_stakes, fresh + self._log_shares)
 
     def to_json(self) -> ByName:
         """Return the state of a single stream."""
@@ -270,8 +271,10 @@ class DriftBets(_Bets):
         return np.take_along_axis(density, pieces[..., None, :], axis=-1)
 
     def _end_block(self) -> None:
-        self._memory = self._memory * np.exp(-_BLOCK / _MEMORIES)[:, None] + self._pending[..., None, :]
-        self._pending = np.zeros_like(self._pending)
+        super()._end_block()
+        if self.n_rows % _BLOCK == 0:
+            self._memory = self._memory * np.exp(-_BLOCK / _MEMORIES)[:, None] + self._pending[..., None, :]
+            self._pending = np.zeros_like(self._pending)
 
     def _p_values(self, codes: Ints, ties: Floats) -> Floats:
         kinds, code = np.arange(self.counts.shape[-1]), codes[..., None]
@@ -352,6 +355,24 @@ class RiskBets(_Bets):
             np.pad(factors, [*ends, (1, 0)], constant_values=math.log(_FLOOR)),
             _RESERVE,
         )
+
+    def rows_until(self, log_capital: float, risk: float) -> int | None:
+        """Return the median number of further rows until the capital is so high, in simulated audits of this risk.
+
+        From the 100th row on they are looked at where a block ends. None if the median is above 10,000.
+        """
+        audits, rng = deepcopy(self), np.random.default_rng(0)
+        high = np.zeros(_AUDITS, dtype=bool)
+        while (passed := audits.n_rows - self.n_rows) < _FORECAST:
+            n = 1 if passed < 100 else _BLOCK - audits.n_rows % _BLOCK
+            n_wrong = rng.binomial(n, risk, size=(_AUDITS, 1, 1))
+            audits._log_stakes = audits._log_stakes + n * self._log_right[..., 0] + self._log_worse[:, 0] * n_wrong
+            audits.n_rows += n
+            audits._end_block()
+            high |= audits.log_capital >= log_capital
+            if high.mean() >= 0.5:
+                return audits.n_rows - self.n_rows
+        return None
 
     def _gains(self, *columns: NDArray[Any]) -> Floats:
         return np.asarray(self._log_right + self._log_worse * columns[0][..., None, None, :])
@@ -523,12 +544,10 @@ class Monitor:
     def rows_to_doubling(self) -> int | None:
         """Number of audited answers until the alarm if the error rate were now twice :attr:`reference_risk`.
 
-        It is computed for wrong answers at equal distances; None if it is above 10,000.
+        It is the median of 100 simulated audits; None if it is above 10,000, or the error rate cannot double.
         """
-        n_wrong = np.floor(np.arange(_FORECAST + 1) * min(2 * self.reference_risk, 1.0))
-        evidence = deepcopy(self._checks[RISK]).bet(np.diff(n_wrong))
-        high = np.flatnonzero(evidence >= math.log(self.thresholds[RISK]))
-        return int(high[0]) + 1 if len(high) else None
+        risk, bets = 2 * self.reference_risk, cast(RiskBets, self._checks[RISK])
+        return bets.rows_until(math.log(self.thresholds[RISK]), risk) if 0 < risk <= 1 else None
 
     def watch(self, reject: ArrayLike, confidence: ArrayLike, label: ArrayLike) -> list[Alarm]:
         """Process decisions in the order of their rows; return the alarms that they raise.
@@ -681,6 +700,7 @@ class Monitor:
             "alarms": [asdict(alarm) for alarm in self.alarms],
             "sources": self.sources,
         }
+        state["digest"] = _digest(state)
         return write_whole(path, json.dumps(state) + "\n", overwrite=True)
 
     @classmethod
@@ -690,16 +710,25 @@ class Monitor:
             state = json.loads(Path(path).read_text())
             if state["format"] != _FORMAT:
                 raise ValueError(f"format {state['format']!r}")
+            if state.pop("digest") != _digest(state):
+                raise ValueError("its content was changed")
             monitor = cls(Reference.from_json(state["reference"]), **state["settings"])
             for name, bets in monitor._checks.items():
                 bets.restore(state["checks"][name])
-            for name in _COUNTS:
-                setattr(monitor, name, int(state["counts"][name]))
+            vars(monitor).update(state["counts"])
             monitor.alarms = [Alarm(**alarm) for alarm in state["alarms"]]
-            monitor.sources = list(state["sources"])
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise InputError(f"{path} is not a state that this version of demur can read ({error!r}).") from None
+            monitor.sources = state["sources"]
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"{path} is not a state that this version of demur can read ({error!r}): restore a copy of it, or "
+                "start another state."
+            ) from None
         return monitor
+
+
+def _digest(state: ByName) -> str:
+    """Return a digest of a state, which shows that the file is as it was written."""
+    return hashlib.sha256(json.dumps(state).encode()).hexdigest()
 
 
 def _capital(logarithm: float) -> float:

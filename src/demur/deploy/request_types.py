@@ -26,6 +26,7 @@ from demur.columns.frames import shown
 from demur.columns.schema import LARGEST
 from demur.tabular import CallsModel, TableModel
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY
+from demur.tabular.table_files import label_text
 
 TypeForm: TypeAlias = Any
 """A pydantic type; Python has no annotation for types that are created at run time."""
@@ -126,6 +127,8 @@ def _value_type(column: Column) -> TypeForm:
         return bool if column.kind == "boolean" else str
     if column.kind == "category":
         text: TypeForm = Annotated[str, Field(examples=list(column.categories[:20]))]
+        if column.fits(pa.bool_()):
+            return text | bool
         return text | Annotated[int, BeforeValidator(_whole)] if column.fits(pa.int64()) else text
     if column.kind == "time":
         return Annotated[written_as(time, "time-local"), AfterValidator(_without_zone)]
@@ -208,7 +211,7 @@ def column_array(column: Column, values: Sequence[Any]) -> pa.Array:
     """
     type_ = column.arrow_type
     if column.kind == "category":
-        values = [str(value) if type(value) is int else value for value in values]
+        values = [value if isinstance(value, str) else label_text(value) for value in values]
     try:
         return pa.array(values, type_)
     except (pa.ArrowException, UnicodeEncodeError, OverflowError):

@@ -111,18 +111,13 @@ class CallsModel(TableModel):
         run: CascadeRun = self.classifier.run(said, sure)
         asks, names = run.ask != np.array(None), as_column(self.classes, self.label_type)
         codes = np.searchsorted(self.classes, run.label)
-        unknown = run.asked & ~np.isin(said.astype(str), self.classes)
-        reasons: list[str | None] = [None] * len(said)
-        for row in np.flatnonzero(unknown.any(axis=1)).tolist():
-            texts = [f"{name} says {shown(said[row, s])}" for s, name in enumerate(self.services) if unknown[row, s]]
-            reasons[row] = f"not one of the classes: {', '.join(texts)}"
         found = (
             pa.array(np.where(asks, "ask", "answer")),
             pa.array(run.ask.tolist(), pa.string()),
             names.take(pa.array(codes, mask=asks)),
             run.confidence,
             (run.asked * paid).sum(axis=1),
-            pa.array(reasons, pa.string()),
+            pa.array(run.reason.tolist(), pa.string()),
         )
         return pa.table(dict(zip(CALL_COLUMNS, found, strict=True)))
 
@@ -271,8 +266,8 @@ def _notes(said: Objects, whole: Mask, cascade: Cascade) -> list[str]:
     for s, name in enumerate(cascade.services):
         strange = [text for text in said[whole, s].tolist() if text not in set(cascade.classes_.tolist())]
         if strange:
-            answers = counted(len(strange), "answer", "answers")
-            notes.append(f"{name} gives {answers} that are not among the classes, such as {shown(strange[0])}.")
+            answers = counted(len(strange), "answer that is", "answers that are")
+            notes.append(f"{name} gives {answers} not among the classes, such as {shown(strange[0])}.")
     return notes
 
 
@@ -372,7 +367,7 @@ def evaluate_calls(model: CallsModel, table: Any, *, where: str = "the table") -
     for name, (wrong, spent) in ways.items():
         dearest, cost = most if name == _CASCADE else float(spent.max()), None
         if cascade.mistake is not None:
-            cost = mean_of(spent + cascade.mistake * wrong, [dearest + cascade.mistake * (name != HUMAN)])
+            cost = mean_of(spent + cascade.mistake * wrong, [spent.min(), dearest + cascade.mistake * (name != HUMAN)])
         error = proportion_interval(int(wrong.sum()), len(wrong))
         payments.append(Payment(name, error, float(spent.mean()), cost, asked.get(name, 1.0)))
     return CallsEvaluation(len(labels), int((~whole).sum()), tuple(payments))

@@ -12,8 +12,8 @@ from demur.columns.frames import TableError, Values, check_columns, did_you_mean
 from demur.deferral import Capacity
 from demur.deferral.experts import read_experts
 from demur.errors import InputTypeError
-from demur.tabular.csv_files import SPELLINGS, column_of_text
-from demur.tabular.table_files import class_texts
+from demur.tabular.csv_files import SPELLINGS
+from demur.tabular.table_files import class_texts, read_label
 
 ASKING_COLUMNS = ("ask", "expected_cost")
 """Columns of the predictions of a model with experts, after those of every model."""
@@ -152,7 +152,7 @@ def given_answers(people: Objects) -> Mask:
 
 
 def read_answers(column: Values, known: Collection[str]) -> Objects:
-    """Return answers as class names: unchanged, without surrounding spaces, or converted as in a CSV file.
+    """Return answers as class names: unchanged, without surrounding spaces, or as a number or boolean is read.
 
     An answer that is not a class is returned without surrounding spaces, and a gap as None.
 
@@ -161,12 +161,6 @@ def read_answers(column: Values, known: Collection[str]) -> Objects:
     >>> read_answers(pa.array(["yes", " no ", "perhaps", "n/a"]), ["yes", "no"]).tolist()
     ['yes', 'no', 'perhaps', None]
     """
-    texts = class_texts(column)
-    as_read = class_texts(column_of_text(column)) if pa.types.is_string(column.type) else texts
-    found: Objects = np.full(len(texts), None, dtype=object)
-    for row, (text, value) in enumerate(zip(texts.tolist(), as_read.tolist(), strict=True)):
-        if text is None:
-            continue
-        gap = text.strip().lower() in _GAPS
-        found[row] = next((one for one in (text, text.strip(), value) if one in known), None if gap else text.strip())
-    return found
+    texts = [read_label(text, known) for text in class_texts(column).tolist()]
+    gaps = [text not in known and str(text).lower() in _GAPS for text in texts]
+    return np.array([None if gap else text for gap, text in zip(gaps, texts, strict=True)], dtype=object)

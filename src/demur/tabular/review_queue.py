@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from demur.array_types import Floats, Ints, Mask
 from demur.columns.frames import TableError, shown
 from demur.errors import InputError
+from demur.guarantees.coverage import check_share
 from demur.rules import Chow, CostMatrix
 from demur.tabular.table_files import LabelledTable, class_texts, writable_type
 from demur.tabular.table_model import TableModel
@@ -173,8 +174,7 @@ def review_weights(declined: Mask, labelled: Mask, audit: float) -> Floats:
     >>> review_weights(np.array([True, True, False]), np.array([True, False, True]), audit=0.1)
     array([ 2.,  0., 10.])
     """
-    if not 0 < audit <= 1:
-        raise InputError(f"audit must be a share above 0 and at most 1, got {audit!r}.")
+    check_share("audit", audit, closed=True)
     weights = np.zeros(len(declined))
     for stratum, each in ((declined, 1.0), (~declined, 1 / audit)):
         known = stratum & labelled
@@ -262,6 +262,9 @@ def refit_table(
         model.target,
         groups=repeated,
         keep=model.schema.names,
+        text=[column.name for column in model.schema.columns if column.kind == "text"],
+        out_of_scope=model.facts.get("out_of_scope", {}).get("label"),
+        out_of_scope_share=getattr(model.classifier, "out_of_scope_share", None),
         model=str(model.facts["model"]),
         cost=model.cost,
         novelty=None if model.novelty is None else model.novelty.rate,

@@ -5,6 +5,7 @@ import csv
 import datetime as dt
 import io
 import itertools
+import json
 import lzma
 import os
 import re
@@ -12,7 +13,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Self, TypeAlias
@@ -553,10 +554,26 @@ def read_labelled(
         table = pa.table({name: one[name] for one in (table, given.select([target])) for name in one.column_names})
     if typed:
         return table
+    as_written, known = table[target].to_pylist(), set(classes)
     as_read = class_texts(column_of_text(table[target], notation.get("decimal"), notation.get("dayfirst"))).tolist()
-    both, known = zip(table[target].to_pylist(), as_read, strict=True), set(classes)
-    texts = [text if text in known else label for text, label in both]
-    return replaced(table, target, pa.array(texts, pa.string()))
+    chosen = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
+    return replaced(table, target, pa.array([read_label(label, known) for label in chosen], pa.string()))
+
+
+def read_label(text: str | None, known: Collection[str]) -> str | None:
+    """Return a label as the class that it names: as it is, without spaces around, or read as a number or truth value.
+
+    Examples
+    --------
+    >>> read_label(" TRUE", {"true"}), read_label("2.0", {"2"}), read_label("maybe ", {"true"})
+    ('true', '2', 'maybe')
+    """
+    if text is None:
+        return None
+    bare, value = text.strip(), None
+    with suppress(ValueError, RecursionError):
+        value = json.loads(bare.lower())
+    return next((one for one in (text, bare, label_text(value)) if one in known), bare)
 
 
 _MOST_NUMBERS = 1000
