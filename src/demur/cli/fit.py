@@ -285,7 +285,7 @@ def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:
     fields = given.keys() & FitOptions.__dataclass_fields__.keys()
     options = {name: given[name] for name in (*fields, *_OWN_OPTIONS[fitting])}
     options |= {name: given[name] or () for name in ("keep", "drop", "text")}
-    limits = read_limits(given["capacity"]) if given["capacity"] else {}
+    limits = read_limits(given["capacity"])
     calibration = given["calibration"] or "auto"
     options |= {
         "model": given["model"] or "auto",
@@ -298,7 +298,7 @@ def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:
         "refit": not given["no_refit"],
         "time_budget": given["time_budget"] or None,
         "verbose": is_watched(),
-        "experts": read_expert_options(given["expert"]) if given["expert"] else None,
+        "experts": read_expert_options(given["expert"]) or None,
         "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
     }
     if given["cost_matrix"] is not None:

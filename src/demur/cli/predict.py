@@ -104,10 +104,9 @@ def predict(
         total = decide_file(
             fitted, data, out, options, overwrite=force, spreadsheet_safe=spreadsheet_safe, progress=progress
         )
-    share = f" ({total.rejected / total.rows:.1%})" if total.rows else ""
     what = "to ask" if "decision" in fitted.answer_columns() else "for experts" if fitted.asks_experts else "declined"
     where = "" if out == "-" else f" to {out}"
-    summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} {what}{share}."
+    summary = f"Wrote {total.rows:,} decisions{where}: {total.rejected:,} {what} ({total.rejected / total.rows:.1%})."
     (notes if out == "-" else console).print(summary, markup=False, soft_wrap=True)
 
 

@@ -203,9 +203,8 @@ def _checked(model: TableModel, reader: TableReader, options: DecideOptions) -> 
     names = list(reader.columns) if options.keep is None else list(dict.fromkeys(options.keep))
     check_columns(names, reader.columns, reader.name, " to keep")
     written = {*model.answer_columns(reader.columns), *(model.proba_columns if options.proba else ())}
-    written |= {SAVES} if options.review_budget is not None else set()
-    written |= {BECAUSE} if options.why else set()
-    clashes = [name for name in names if name in written]
+    more = {SAVES: options.review_budget is not None, BECAUSE: options.why}
+    clashes = [name for name in names if name in written or more.get(name)]
     if clashes:
         problem = f"{reader.name} has a column {clashes[0]!r} to keep, which is also the name of an answer"
         raise TableError(f"{problem}: rename it, or keep other columns")
@@ -228,15 +227,15 @@ def _decided(
         first, chunk, copies = part
         rows = slice(first, first + chunk.num_rows)
         chosen = {name: values[rows] for name, values in plan.items()}
-        place: ByName = {"where": reader.name, "first": first, "ask": chosen.get("ask"), "review": chosen.get("review")}
+        saves = {SAVES: pa.array(chosen.pop(SAVES))} if SAVES in chosen else {}
+        place: ByName = {"where": reader.name, "first": first, **chosen}
         answers = model.answers(chunk, options.cost, proba=options.proba, prices=options.prices, **place)
         columns = {name: copies.column(name) for name in kept}
         columns |= {name: answers.column(name).combine_chunks() for name in answers.column_names}
         if options.why:
             found = model.because(chunk, is_rejected(answers), options.cost)
             columns[BECAUSE] = pa.array(map(_because_words, found), pa.string())
-        columns |= {SAVES: pa.array(chosen[SAVES])} if SAVES in chosen else {}
-        return pa.record_batch(columns)
+        return pa.record_batch(columns | saves)
 
     return _in_order(answer, numbered())
 

@@ -374,7 +374,7 @@ class ReliabilityBins:
     def ece(self) -> float:
         """The expected calibration error: zero where confidence is accuracy in every bin."""
         gaps = np.abs(self.accuracy.estimate - self.confidence)
-        return float(np.average(gaps[self.n_rows > 0], weights=self.n_rows[self.n_rows > 0]))
+        return float(np.nansum(gaps * self.n_rows) / self.n_rows.sum())
 
 
 @dataclass(frozen=True)
