@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import _check_feature_names, _get_feature_names
 
 from demur.array_types import AnyArray, ByName, Features, Floats
 from demur.errors import InputError, InputTypeError, MissingExtraError
-from demur.estimators.base import NothingToFit
+from demur.estimators.base import NothingToFit, check_whole
 from demur.lazy_torch import Tensor, nn, torch
 from demur.losses import Loss, resolve
 
@@ -26,6 +27,7 @@ class TrainedNetwork(NothingToFit):
     batch_size: int
     dtype: str
     input_shape_: tuple[int, ...]
+    feature_names_in_: AnyArray
 
     @property
     def classes_(self) -> AnyArray:
@@ -41,6 +43,9 @@ class TrainedNetwork(NothingToFit):
 
     def predict_proba(self, X: Features) -> Floats:
         """Return class probabilities of shape (n_rows, n_classes); uniform ones where the network returns NaN."""
+        check_whole("batch_size", self.batch_size)
+        if _get_feature_names(X) is not None:
+            _check_feature_names(self, X, reset=not hasattr(self, "feature_names_in_"))
         rows = np.asarray(X)
         if rows.ndim < 2 or rows.dtype.kind not in "biuf":
             raise InputError(
@@ -69,8 +74,8 @@ class TorchClassifier(TrainedNetwork):
     Parameters
     ----------
     module : torch.nn.Module
-        Network from a batch of rows to scores of shape (rows, n_outputs), or to an object with ``logits`` as those of
-        Hugging Face. It is used where its parameters are, and put into evaluation mode.
+        Network from a batch of rows to scores of shape (rows, n_outputs), or to an object or a dictionary with
+        ``logits``, as those of Hugging Face. It is used where its parameters are, and put into evaluation mode.
     classes : array of shape (n_classes,)
         The class of each score, in the order of the scores.
     loss : str or Loss, default="ce"
@@ -88,6 +93,8 @@ class TorchClassifier(TrainedNetwork):
         The classes, sorted; the probabilities are in this order.
     input_shape_ : tuple of int
         The shape of one row: that of the first rows seen. An image is (channels, height, width).
+    feature_names_in_ : array of str
+        The columns of the first data frame seen: others must have the same columns in the same order.
 
     Examples
     --------
@@ -109,7 +116,7 @@ class TorchClassifier(TrainedNetwork):
         """Return the probabilities of a batch, in double precision and in the order of ``classes_``."""
         parameter = next(self.module.parameters(), rows)
         found = self.module(rows.to(parameter if rows.is_floating_point() else parameter.device))
-        scores = getattr(found, "logits", found)
+        scores = found.get("logits", found) if isinstance(found, dict) else getattr(found, "logits", found)
         given, loss = np.asarray(self.classes), resolve(self.loss)
         if not isinstance(scores, Tensor) or scores.ndim != 2:
             shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
@@ -129,8 +136,8 @@ class TorchClassifier(TrainedNetwork):
         """Refuse invalid parameters."""
         if not isinstance(self.module, torch.nn.Module):
             raise InputTypeError(f"module must be a torch.nn.Module, got {type(self.module).__name__}.")
-        if len(self.classes_) != len(self.classes) or len(self.classes) < 2:
-            raise InputError(f"classes must be two or more different ones, got {list(self.classes)!r}.")
+        if not 1 < len(self.classes_) == np.size(self.classes):
+            raise InputError(f"classes must be two or more different ones, got {self.classes!r}.")
         if self.dtype not in _TYPES:
             raise InputError(f"dtype must be one of {', '.join(_TYPES)}, got {self.dtype!r}.")
 
