@@ -42,6 +42,8 @@ class LossModule(nn.Module):
         else:
             self.cost = cost
         weight = None if class_weight is None else torch.as_tensor(class_weight, dtype=torch.float32)
+        if weight is not None and not (weight >= 0).all():
+            raise InputError(f"class_weight must be numbers of at least 0, one for each class, got {class_weight!r}.")
         self.register_buffer("class_weight", weight)
 
     def forward(self, scores: Tensor, y: Tensor) -> Tensor:
@@ -52,22 +54,31 @@ class LossModule(nn.Module):
         if target.shape[: scores.ndim - 1] != scores.shape[:-1] or target.ndim != scores.ndim - (not is_soft):
             raise InputError(
                 f"labels of shape {tuple(y.shape)} do not fit scores that are {tuple(scores.shape[:-1])} beside the "
-                f"axis {self.class_dim} of the classes; set class_dim to that axis."
+                f"axis {self.class_dim} of the classes; set class_dim to that axis, and give one-hot labels as floats."
+            )
+        classes = target if is_soft else self.class_weight
+        if classes is not None and self._trained.n_outputs(classes.shape[-1]) != scores.shape[-1]:
+            raise InputError(
+                f"{classes.shape[-1]} classes, as in the {'soft labels' if is_soft else 'class_weight'}, need "
+                f"{self._trained.n_outputs(classes.shape[-1])} scores with {self._trained.name}, got {scores.shape[-1]}."
             )
         with full_precision(scores):
+            scores, target = at_least_single(scores), at_least_single(target)
+            cost = self.cost.to(scores.dtype) if isinstance(self.cost, Tensor) else self.cost
+            by_class = None if self.class_weight is None else self.class_weight.to(scores.dtype)
             if type(self._trained) is CrossEntropy:  # torch's own launches fewer kernels
-                return self._cross_entropy(at_least_single(scores), at_least_single(target), is_soft)
-            values, weight = self._each(at_least_single(scores), at_least_single(target), is_soft)
+                return self._cross_entropy(scores, target, by_class, is_soft)
+            values, weight = self._each(scores, target, cost, by_class)
             if self.reduction == "none":
                 return values
             return values.sum() if self.reduction == "sum" else values.sum() / weight
 
-    def _cross_entropy(self, scores: Tensor, target: Tensor, is_soft: bool) -> Tensor:
+    def _cross_entropy(self, scores: Tensor, target: Tensor, by_class: Tensor | None, is_soft: bool) -> Tensor:
         place = min(1, scores.ndim - 1)  # where torch has the classes
         return nn.functional.cross_entropy(
             scores.movedim(-1, place),
             target.movedim(-1, place) if is_soft else target,
-            weight=None if self.class_weight is None else self.class_weight.to(scores.dtype),
+            weight=by_class,
             ignore_index=-100 if is_soft else self.ignore_index,
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,
@@ -78,25 +89,26 @@ class LossModule(nn.Module):
             return values
         return values.movedim(self.class_dim, -1)
 
-    def _each(self, scores: Tensor, target: Tensor, is_soft: bool) -> tuple[Tensor, Tensor | int]:
+    def _each(
+        self, scores: Tensor, target: Tensor, cost: Hyper | None, by_class: Tensor | None
+    ) -> tuple[Tensor, Tensor | int]:
         """Return the loss of each example, and the weight that a mean is divided by."""
-        loss, cost, by_class = self._trained, self.cost, self.class_weight
-        if is_soft:
-            return loss.expected(scores, self._weighted(target), cost), scores[..., 0].numel()
+
+        def expected(soft: Tensor) -> Tensor:
+            smooth = (1 - self.label_smoothing) * soft + self.label_smoothing / soft.shape[-1]
+            return self._trained.expected(scores, smooth if by_class is None else smooth * by_class, cost)
+
+        if target.is_floating_point():
+            return expected(target), scores[..., 0].numel()
         known = target != self.ignore_index
         labels = torch.where(known, target, 0)
         weight = known.to(scores.dtype) if by_class is None else torch.where(known, by_class[labels], 0.0)
         if self.label_smoothing:
-            n_classes = loss._n_classes(scores.shape[-1]) if by_class is None else len(by_class)
-            hard = nn.functional.one_hot(labels, n_classes).to(scores.dtype)
-            values = loss.expected(scores, self._weighted(hard), cost)
+            n_classes = self._trained._n_classes(scores.shape[-1]) if by_class is None else len(by_class)
+            values = expected(nn.functional.one_hot(labels, n_classes).to(scores.dtype))
         else:
-            values = loss.forward(scores, labels, cost) * (1.0 if by_class is None else weight)
+            values = self._trained.forward(scores, labels, cost) * (1.0 if by_class is None else weight)
         return torch.where(known, values, 0.0), weight.sum()
-
-    def _weighted(self, target: Tensor) -> Tensor:
-        smooth = (1 - self.label_smoothing) * target + self.label_smoothing / target.shape[-1]
-        return smooth if self.class_weight is None else smooth * self.class_weight
 
     def extra_repr(self) -> str:
         """Return the loss and the reduction, for ``print``."""

@@ -329,8 +329,6 @@ class FunctionLoss(Loss):
     family: ClassVar[Any] = "confidence"
     equation = "the user's own"
     why = "no claim: see check_calibration"
-    trained_for_cost = True
-    takes_cost: ClassVar[bool]
 
     def __post_init__(self) -> None:
         if isinstance(self.decision_rule, str) and self.decision_rule not in get_args(RuleName):
@@ -343,7 +341,7 @@ class FunctionLoss(Loss):
         object.__setattr__(
             self, "has_link", self.decision_rule == "softmax" or isinstance(self.decision_rule, Relinked)
         )
-        object.__setattr__(self, "takes_cost", _takes_cost(self.function))
+        object.__setattr__(self, "trained_for_cost", _takes_cost(self.function))
 
     @property
     def name(self) -> str:
@@ -359,8 +357,15 @@ class FunctionLoss(Loss):
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         each = cost.expand(y.shape).reshape(-1) if isinstance(cost, Tensor) and scores.ndim != 2 else cost
         rows = scores.reshape(-1, scores.shape[-1]), y.reshape(-1)
-        values = self.function(*rows, each) if self.takes_cost else self.function(*rows)
-        return values.reshape(y.shape) if scores.ndim != 2 else values
+        values = self.function(*rows, each) if self.trained_for_cost else self.function(*rows)
+        if scores.ndim == 2:
+            return values
+        if values.numel() != y.numel():
+            raise InputError(
+                f"{self.name} must return one loss per row: do not reduce over the rows (torch's own losses take "
+                "reduction='none')."
+            )
+        return values.reshape(y.shape)
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         if isinstance(self.decision_rule, Relinked):
