@@ -121,6 +121,37 @@ def test_buffers_travel_and_modules_are_copied():
     assert "cao" in repr(module)
 
 
+def test_a_module_in_half_precision_weighs_in_single_precision():
+    scores, y = torch.randn(1000, 3), torch.arange(1000) % 3
+    rounded = torch.tensor([0.1, 0.2, 0.3]).bfloat16()
+    half = as_module("ova+log", class_weight=rounded.float()).bfloat16()
+    assert torch.equal(half(scores, y), as_module("ova+log", class_weight=rounded.float())(scores, y))
+    cost = torch.tensor([0.1, 0.2], dtype=torch.float64)
+    assert as_module("cao", cost=cost)(scores[:2], y[:2]).dtype == torch.float32
+
+
+@pytest.mark.parametrize("loss", ["ce", "focal", "ms"])
+def test_soft_labels_and_class_weights_have_as_many_classes_as_the_scores(loss):
+    n_outputs = get(loss).n_outputs(3)
+    scores, y = torch.zeros(2, n_outputs), torch.tensor([0, 1])
+    with pytest.raises(InputError, match=f"soft labels of 5 classes need {n_outputs + 2} scores with {loss}, got"):
+        as_module(loss, cost=0.2)(scores, torch.full((2, 5), 0.2))
+    with pytest.raises(InputError, match="class_weight of 4 classes need"):
+        as_module(loss, cost=0.2, class_weight=[1.0, 2.0, 3.0, 4.0])(scores, y)
+    with pytest.raises(InputError, match="one-hot labels as floats"):
+        as_module(loss, cost=0.2)(scores, F.one_hot(y, 3))
+
+
+def test_a_plain_function_without_a_cost_needs_none():
+    scores, y = segmentation()
+    plain = as_module(torch.nn.CrossEntropyLoss(reduction="none"), class_weight=[1.0, 2.0, 0.5, 0.0, 3.0])
+    assert torch.allclose(plain(scores, y), F.cross_entropy(scores, y, weight=plain.class_weight))
+    with pytest.raises(InputTypeError, match="needs a cost"):
+        as_module(lambda scores, y, cost: cost * scores[:, 0])
+    with pytest.raises(InputError, match="must return one loss per row: do not reduce"):
+        as_module(torch.nn.CrossEntropyLoss())(scores, y)
+
+
 def test_all_ignored_is_nan_as_in_torch_and_no_rows_sum_to_zero():
     y = torch.full((2,), -100)
     assert as_module("ce")(torch.zeros(2, 3), y).isnan()
@@ -129,7 +160,7 @@ def test_all_ignored_is_nan_as_in_torch_and_no_rows_sum_to_zero():
 
 @pytest.mark.parametrize(
     ("named", "words"),
-    [({"reduction": "max"}, "reduction"), ({"label_smoothing": 1.0}, "label_smoothing"), ({"cost": 1.5}, "cost")],
+    [({"reduction": "max"}, "reduction"), ({"label_smoothing": 1.0}, "label_smoothing"), ({"cost": 1.5}, "cost"), ({"class_weight": [1, -1]}, "0, one")],
 )
 def test_bad_arguments(named, words):
     with pytest.raises(InputError, match=words):

@@ -461,8 +461,10 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             raise InputError(f"calibration must be 'auto', 'temperature' or None, got {self.calibration!r}.")
         for name in ("embeddings", "patience"):
             if getattr(self, name) is not None and self._is_plain():
-                only = "is for the default networks, of losses with a link"
-                raise InputError(f"{name} {only}; leave it out, or hidden_units and module.")
+                raise InputError(
+                    f"{name} is for the default networks, of losses with a link; leave it out, or hidden_units and "
+                    "module."
+                )
         loss = resolve(self.loss)
         loss.check_cost(self.cost)
         several = self.n_members is not None and self.n_members > 1

@@ -25,10 +25,13 @@ from demur.rules import Decision
 
 @dataclass(frozen=True)
 class ConfidenceLoss(Loss):
-    """One score per class and an inverse link; the rule is Chow's on the linked scores (Eq. 10)."""
+    """One score per class and an inverse link, by default the softmax; the rule is Chow's on it (Eq. 10)."""
 
     family = "confidence"
     has_link = True
+
+    def inverse_link(self, scores: Tensor) -> Tensor:
+        return torch.softmax(scores, -1)
 
 
 @register()
@@ -54,9 +57,6 @@ class CrossEntropy(ConfidenceLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return -score_of_label(torch.log_softmax(scores, -1), y)
-
-    def inverse_link(self, scores: Tensor) -> Tensor:
-        return torch.softmax(scores, -1)
 
     def bound_facts(self) -> BoundFacts:
         def on_range(radius: float, n_classes: int) -> tuple[float, float]:

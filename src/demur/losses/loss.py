@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, final
 
 from demur.array_types import CostLike, FloatArray
 from demur.costs import check_cost
@@ -157,6 +157,17 @@ class Loss(Trainable):
     """True if the loss is defined for two classes only."""
     slope_decides: ClassVar[bool] = False
     """True if the slope in the rejector at r = 0 shows on which side the minimum is, even if the loss is not convex."""
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    """The open intervals of hyper-parameters, by name; None and words are not checked."""
+    tau_candidates: ClassVar[tuple[float, ...]] = ()
+    """The values of a threshold ``tau`` that model selection tries."""
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in self.ranges.items():
+            value = getattr(self, name)
+            if not (value is None or isinstance(value, str) or all_between(value, low, high)):
+                wanted = f"lie strictly between {low:g} and {high:g}" if high < math.inf else "be positive"
+                raise InputError(f"{name} must {wanted}, got {value}.")
 
     @property
     @abstractmethod
@@ -219,7 +230,7 @@ class Loss(Trainable):
 
     def variants_to_decide(self) -> list[Loss]:
         """Return what model selection should decide with, given scores trained with this loss."""
-        return [self]
+        return [replace(cast(Any, self), tau=tau) for tau in self.tau_candidates] or [self]
 
     @final
     def __call__(

@@ -57,10 +57,10 @@ class LossModule(nn.Module):
                 f"axis {self.class_dim} of the classes; set class_dim to that axis, and give one-hot labels as floats."
             )
         classes = target if is_soft else self.class_weight
-        if classes is not None and self._trained.n_outputs(classes.shape[-1]) != scores.shape[-1]:
+        if classes is not None and (needed := self._trained.n_outputs(classes.shape[-1])) != scores.shape[-1]:
             raise InputError(
-                f"{classes.shape[-1]} classes, as in the {'soft labels' if is_soft else 'class_weight'}, need "
-                f"{self._trained.n_outputs(classes.shape[-1])} scores with {self._trained.name}, got {scores.shape[-1]}."
+                f"{'soft labels' if is_soft else 'class_weight'} of {classes.shape[-1]} classes need {needed} scores "
+                f"with {self._trained.name}, got {scores.shape[-1]}."
             )
         with full_precision(scores):
             scores, target = at_least_single(scores), at_least_single(target)

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Hyper, Proof, all_between, score_of_label
-from demur.losses.pairwise import RejectorLoss
+from demur.losses.loss import Hyper, Proof, score_of_label
+from demur.losses.pairwise import POSITIVE, RejectorLoss
 from demur.losses.registry import register
 from demur.margins import Logistic, MarginFunction, own_fact
 
@@ -61,14 +60,10 @@ class PredictorRejector(RejectorLoss):
     phi: MarginFunction = Logistic()
     alpha: Hyper = 1.0
     beta: Hyper = 1.0
+    ranges = POSITIVE
     name = "pr+mae"
     equation = "Mao, Mohri & Zhong 2023, single stage"
     why = "with the mean absolute error the rejector weighs 1 - max eta against c, whatever the other classes are"
-
-    def __post_init__(self) -> None:
-        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
-            if not all_between(value, 0):
-                raise InputError(f"{name} must be positive, got {value}.")
 
     def calibrated_for(self, n_classes: int) -> bool:
         return bool(torch.all(torch.as_tensor(self.alpha) == torch.as_tensor(self.beta)))

@@ -32,6 +32,7 @@ RuleName: TypeAlias = Literal["softmax", "rejector", "reject-score"]
 RuleFunction: TypeAlias = Callable[[Tensor, Any], Any]
 
 _classes: NamedClasses[Loss] = NamedClasses("loss")
+registered_classes = _classes.classes
 
 
 def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
@@ -125,11 +126,6 @@ def available(n_classes: int | None = None) -> list[str]:
     False
     """
     return [name for name in _classes if n_classes in (None, 2) or not _classes[name].binary_only]
-
-
-def registered_classes() -> set[type[Loss]]:
-    """Return the classes of all registered losses."""
-    return _classes.classes()
 
 
 def resolve(loss: str | Loss | type[Loss] | LossFunction, *, rule: RuleName | RuleFunction | None = None) -> Loss:

@@ -197,6 +197,3 @@ class Brier(ConfidenceLoss):
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         p = torch.softmax(scores, -1)
         return 1 - 2 * score_of_label(p, y) + p.square().sum(-1)
-
-    def inverse_link(self, scores: Tensor) -> Tensor:
-        return torch.softmax(scores, -1)

@@ -14,7 +14,8 @@ error as that loss, it is :class:`~demur.losses.PredictorRejector`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from demur.errors import InputError
@@ -25,7 +26,6 @@ from demur.losses.loss import (
     Hyper,
     Loss,
     Proof,
-    all_between,
     check_inverse_link,
     one_versus_all,
     reject_score_rule,
@@ -78,11 +78,8 @@ class MozannarSontag(PlusOneLoss):
     alpha: Hyper = 1.0
     name = "ms"
     equation = "Mozannar & Sontag 2020, at a constant cost"
+    ranges: ClassVar = {"alpha": (0.0, inf)}
     why = "strictly proper over K + 1 actions: softmax of the minimiser is (eta, 1 - c) / (2 - c)"
-
-    def __post_init__(self) -> None:
-        if not all_between(self.alpha, 0):
-            raise InputError(f"alpha must be positive, got {self.alpha}.")
 
     def calibrated_for(self, n_classes: int) -> bool:
         return bool(torch.all(torch.as_tensor(self.alpha) == 1))
@@ -256,17 +253,12 @@ class DeepGamblers(PlusOneLoss):
     family = "heuristic"
     name = "gamblers"
     equation = "Liu et al. 2019"
+    ranges: ClassVar = {"tau": (0.0, 1.0)}
+    tau_candidates = (0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
     why = "bets little just above max eta = 1 - c, so that every threshold tau < 1 declines too much"
-
-    def __post_init__(self) -> None:
-        if not all_between(self.tau, 0, 1):
-            raise InputError(f"tau must lie strictly between 0 and 1, got {self.tau}.")
 
     def calibrated_for(self, n_classes: int) -> bool:
         return False
-
-    def variants_to_decide(self) -> list[Loss]:
-        return [replace(self, tau=tau) for tau in (0.1, 0.3, 0.5, 0.7, 0.9, 0.99)]
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         payoff = torch.log1p(-torch.as_tensor(cost, dtype=scores.dtype))
@@ -305,11 +297,8 @@ class AbstainingClassifier(PlusOneLoss):
     family = "heuristic"
     name = "dac"
     equation = "Thulasidasan et al. 2019, at a constant alpha"
+    ranges: ClassVar = {"alpha": (0.0, inf)}
     why = "declines by the entropy of eta, which settles max eta at K = 2 only"
-
-    def __post_init__(self) -> None:
-        if self.alpha is not None and not all_between(self.alpha, 0):
-            raise InputError(f"alpha must be positive, got {self.alpha}.")
 
     def calibrated_for(self, n_classes: int) -> bool:
         return n_classes == 2 and self.alpha is None
