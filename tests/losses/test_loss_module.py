@@ -85,6 +85,10 @@ def test_vmap_gives_each_example_its_loss_and_decision(name):
     loss, scores, y = example(name, 4, n=6)
     expected = loss(scores, y, 0.2)
     assert torch.allclose(torch.func.vmap(lambda s, k: loss(s, k, 0.2))(scores, y), expected, rtol=1e-5)
+    n_classes = 2 if loss.binary_only else 4
+    for named in ({}, {"label_smoothing": 0.1}, {"class_weight": torch.arange(1.0, n_classes + 1)}):
+        module = as_module(loss, cost=0.2, reduction="none", **named)
+        assert torch.allclose(torch.func.vmap(module)(scores, y), module(scores, y), rtol=1e-5)
     assert torch.allclose(torch.func.vmap(as_module(loss, cost=0.2))(scores, y), expected, rtol=1e-5)
     reject = torch.func.vmap(lambda s: loss.decide(s, 0.2).reject)(scores)
     assert torch.equal(reject, loss.decide(scores, 0.2).reject)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from demur.errors import InputError
 from demur.losses.confidence import CrossEntropy
-from demur.losses.loss import Hyper, Loss, at_least_single, full_precision
+from demur.losses.loss import Hyper, Loss, at_least_single, full_precision, score_of_label
 from demur.losses.reshaped import LabelSmoothing
 
 
@@ -102,12 +102,15 @@ class LossModule(nn.Module):
             return expected(target), scores[..., 0].numel()
         known = target != self.ignore_index
         labels = torch.where(known, target, 0)
-        weight = known.to(scores.dtype) if by_class is None else torch.where(known, by_class[labels], 0.0)
+        weight = known.to(scores.dtype)
+        if by_class is not None:  # by gather, because vmap cannot index with a single label
+            weight = weight * score_of_label(by_class.expand(*labels.shape, -1), labels)
         if self.label_smoothing:
             n_classes = self._trained._n_classes(scores.shape[-1]) if by_class is None else len(by_class)
-            values = expected(nn.functional.one_hot(labels, n_classes).to(scores.dtype))
+            hard = labels.unsqueeze(-1) == torch.arange(n_classes, device=labels.device)
+            values = expected(hard.to(scores.dtype))
         else:
-            values = self._trained.forward(scores, labels, cost) * (1.0 if by_class is None else weight)
+            values = self._trained.forward(scores, labels, cost) * weight
         return torch.where(known, values, 0.0), weight.sum()
 
     def extra_repr(self) -> str:
