@@ -21,7 +21,7 @@ class _HingeLoss(Loss):
     family = "hinge"
     trained_for_cost = True
     smooth = False
-    ranges: ClassVar = {"tau": (0.0, 1.0)}
+    ranges: ClassVar = {"tau": "(0, 1)"}
     tau_candidates = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -43,7 +43,7 @@ class OneVsAllHinge(_HingeLoss):
     """
 
     tau: Hyper = 0.0
-    ranges: ClassVar = {"tau": (-1.0, 1.0)}
+    ranges: ClassVar = {"tau": "(-1, 1)"}
     tau_candidates = (-0.95, -0.5, 0.0, 0.5, 0.95)
     name, kernel = "ova+hin", "ova_hinge"
     equation = "Section 5; Ramaswamy et al. 2018"

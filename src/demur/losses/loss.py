@@ -61,10 +61,19 @@ class Trainable(ABC):
     class of an example.
     """
 
+    ranges: ClassVar[Mapping[str, str]] = {}
+    """The interval of each hyper-parameter that has one, such as "[0, 1)"; None and words are not checked."""
     has_link: ClassVar[bool] = False
     """True if the scores determine class probabilities through :meth:`inverse_link`."""
     kernel: ClassVar[str | None] = None
     """The name of the loss in the GPU program (``training/fused_kernels.py``), None if the program does not have it."""
+
+    def __post_init__(self) -> None:
+        for name, interval in self.ranges.items():
+            value, ends = getattr(self, name), [float(end) for end in interval[1:-1].split(",")]
+            closed = [end for end, bracket in zip(ends, interval[:: len(interval) - 1], strict=True) if bracket in "[]"]
+            if not (value is None or isinstance(value, str) or all_between(value, *ends) or value in closed):
+                raise InputError(f"{name} must be in {interval}, got {value}.")
 
     def margin_functions(self) -> tuple[MarginFunction, ...]:
         """Return the margin functions that the loss is made of: those among its fields."""
@@ -157,17 +166,8 @@ class Loss(Trainable):
     """True if the loss is defined for two classes only."""
     slope_decides: ClassVar[bool] = False
     """True if the slope in the rejector at r = 0 shows on which side the minimum is, even if the loss is not convex."""
-    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
-    """The open intervals of hyper-parameters, by name; None and words are not checked."""
     tau_candidates: ClassVar[tuple[float, ...]] = ()
     """The values of a threshold ``tau`` that model selection tries."""
-
-    def __post_init__(self) -> None:
-        for name, (low, high) in self.ranges.items():
-            value = getattr(self, name)
-            if not (value is None or isinstance(value, str) or all_between(value, low, high)):
-                wanted = f"lie strictly between {low:g} and {high:g}" if high < math.inf else "be positive"
-                raise InputError(f"{name} must {wanted}, got {value}.")
 
     @property
     @abstractmethod

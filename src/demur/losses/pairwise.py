@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import inf, log
+from math import log
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 from demur.errors import InputError
@@ -21,8 +21,6 @@ from demur.rules import Decision
 
 BetaSide: TypeAlias = Literal["acc", "rej", "mean"]
 Beta: TypeAlias = Hyper | BetaSide
-
-POSITIVE = {"alpha": (0.0, inf), "beta": (0.0, inf)}
 
 
 class NoClosedFormError(InputError):
@@ -56,7 +54,7 @@ class PairwiseLoss(RejectorLoss):
     slope_decides = True
     closed_forms: ClassVar[Mapping[tuple[str, str], Callable[[str, int, Hyper], Hyper]]] = {}
     """beta / alpha by side, number of classes and cost, for each known pair of names of phi and psi."""
-    ranges = POSITIVE
+    ranges: ClassVar = {"alpha": "(0, inf)", "beta": "(0, inf)"}
     why = "no beta satisfies both conditions of Corollary 5 for K > 2; calibrated at K = 2"
 
     def __post_init__(self) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import Hyper, Proof, score_of_label
-from demur.losses.pairwise import POSITIVE, RejectorLoss
+from demur.losses.pairwise import RejectorLoss
 from demur.losses.registry import register
 from demur.margins import Logistic, MarginFunction, own_fact
 
@@ -60,7 +61,7 @@ class PredictorRejector(RejectorLoss):
     phi: MarginFunction = Logistic()
     alpha: Hyper = 1.0
     beta: Hyper = 1.0
-    ranges = POSITIVE
+    ranges: ClassVar = {"alpha": "(0, inf)", "beta": "(0, inf)"}
     name = "pr+mae"
     equation = "Mao, Mohri & Zhong 2023, single stage"
     why = "with the mean absolute error the rejector weighs 1 - max eta against c, whatever the other classes are"

@@ -15,10 +15,8 @@ error as that loss, it is :class:`~demur.losses.PredictorRejector`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import ClassVar
 
-from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import (
     CLEAR,
@@ -78,7 +76,7 @@ class MozannarSontag(PlusOneLoss):
     alpha: Hyper = 1.0
     name = "ms"
     equation = "Mozannar & Sontag 2020, at a constant cost"
-    ranges: ClassVar = {"alpha": (0.0, inf)}
+    ranges: ClassVar = {"alpha": "(0, inf)"}
     why = "strictly proper over K + 1 actions: softmax of the minimiser is (eta, 1 - c) / (2 - c)"
 
     def calibrated_for(self, n_classes: int) -> bool:
@@ -122,12 +120,9 @@ class MaoScores(PlusOneLoss):
     """
 
     mu: float = 2.0
+    ranges: ClassVar = {"mu": "[0, 2]"}
     equation = "Mao, Mohri & Zhong 2024; Cao et al. 2022"
     why = "softmax of the minimiser follows the order of (eta, 1 - c), for every mu in [0, 2]"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.mu <= 2:
-            raise InputError(f"mu must be in [0, 2], got {self.mu}.")
 
     @property
     def name(self) -> str:
@@ -253,7 +248,7 @@ class DeepGamblers(PlusOneLoss):
     family = "heuristic"
     name = "gamblers"
     equation = "Liu et al. 2019"
-    ranges: ClassVar = {"tau": (0.0, 1.0)}
+    ranges: ClassVar = {"tau": "(0, 1)"}
     tau_candidates = (0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
     why = "bets little just above max eta = 1 - c, so that every threshold tau < 1 declines too much"
 
@@ -297,7 +292,7 @@ class AbstainingClassifier(PlusOneLoss):
     family = "heuristic"
     name = "dac"
     equation = "Thulasidasan et al. 2019, at a constant alpha"
-    ranges: ClassVar = {"alpha": (0.0, inf)}
+    ranges: ClassVar = {"alpha": "(0, inf)"}
     why = "declines by the entropy of eta, which settles max eta at K = 2 only"
 
     def calibrated_for(self, n_classes: int) -> bool:
