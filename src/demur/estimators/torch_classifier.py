@@ -34,13 +34,6 @@ class TrainedNetwork(NothingToFit):
         """The classes, sorted as scikit-learn sorts them."""
         return np.unique(np.asarray(self.classes))
 
-    @property
-    def n_features_in_(self) -> int:
-        """The number of features, known after the first rows; only of networks that take a matrix."""
-        if len(getattr(self, "input_shape_", ())) != 1:
-            raise AttributeError("n_features_in_ is known of networks that have seen a matrix")
-        return self.input_shape_[0]
-
     def predict_proba(self, X: Features) -> Floats:
         """Return class probabilities of shape (n_rows, n_classes); uniform ones where the network returns NaN."""
         check_whole("batch_size", self.batch_size)
@@ -56,6 +49,8 @@ class TrainedNetwork(NothingToFit):
                 f"the network has seen rows of shape {self.input_shape_}, got {rows.shape[1:]}; pad sequences to one "
                 "length."
             )
+        if rows.ndim == 2:
+            self.n_features_in_ = rows.shape[1]
         parts = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
         found = [self._proba(np.ascontiguousarray(part, dtype=self.dtype)) for part in parts]
         return np.concatenate([np.empty((0, len(self.classes_))), *found])
@@ -93,6 +88,8 @@ class TorchClassifier(TrainedNetwork):
         The classes, sorted; the probabilities are in this order.
     input_shape_ : tuple of int
         The shape of one row: that of the first rows seen. An image is (channels, height, width).
+    n_features_in_ : int
+        The number of features, of a network that has seen a matrix.
     feature_names_in_ : array of str
         The columns of the first data frame seen: others must have the same columns in the same order.
 
