@@ -80,6 +80,17 @@ def test_a_table_of_any_columns_needs_no_encoding(mixed):
     np.testing.assert_array_equal(copy.predict_proba(frame), proba)
 
 
+@pytest.mark.slow
+def test_all_of_many_categories_tell_something():
+    rng = np.random.default_rng(0)
+    town = np.repeat(np.arange(150), 10)  # equally frequent, so that none is more important than another
+    frame = pd.DataFrame({"town": [f"town {k}" for k in town], "noise": rng.normal(size=len(town))})
+    labels = rng.integers(3, size=150)[town]
+    train = np.arange(len(town)) % 10 < 7
+    model = RejectClassifier(epochs=20, n_members=2, random_state=0).fit(frame[train], labels[train])
+    assert (model.decide(frame[~train]).label == labels[~train]).mean() > 0.95
+
+
 def test_codes_of_categories_are_told_by_a_parameter():
     frame, labels = mixed_rows()
     codes = frame[["income"]].assign(town=frame["town"].map({"A": 0, "B": 1, "C": 2})).to_numpy()

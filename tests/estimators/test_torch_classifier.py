@@ -10,6 +10,8 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import demur
 from demur import DeferOption, RejectOption, RiskControl, TorchClassifier
@@ -115,6 +117,15 @@ def test_a_data_frame_has_the_columns_in_the_order_that_the_network_has_seen(tmp
             one.predict_proba(frame[list("dcba")])
         with pytest.raises(ValueError, match="unseen at fit time"):
             one.predict_proba(frame.rename(columns={"a": "e"}))
+
+
+def test_a_pipeline_with_a_network_is_saved(tmp_path):
+    rows = rows_of("table")
+    labels = CLASSES[np.arange(len(rows)) % 3]
+    pipeline = make_pipeline(StandardScaler(), classifier("table")).fit(rows, labels)
+    model = RejectOption(pipeline, cost=0.4).fit(rows, labels)
+    demur.save(model, tmp_path / "model")
+    assert np.allclose(demur.load(tmp_path / "model").predict_proba(rows), model.predict_proba(rows), atol=1e-6)
 
 
 def test_what_the_network_cannot_compute_is_uniform_and_declined():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,11 @@ class TrainedNetwork(NothingToFit):
     def classes_(self) -> AnyArray:
         """The classes, sorted as scikit-learn sorts them."""
         return np.unique(np.asarray(self.classes))
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the shape of a row, and the names of columns."""
+        self.predict_proba(X[:1])
+        return self
 
     def predict_proba(self, X: Features) -> Floats:
         """Return class probabilities of shape (n_rows, n_classes); uniform ones where the network returns NaN."""
