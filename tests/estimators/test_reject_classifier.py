@@ -539,7 +539,7 @@ def test_a_loss_object_and_a_module():
 
     model = RejectClassifier(CrossEntropy(), module=deep, **{**QUICK, "epochs": 25}).fit(X, Y)
     assert -model.score(X, Y) < 0.15
-    with pytest.raises(TypeError, match="a function of .* already trained goes into TorchClassifier"):
+    with pytest.raises(TypeError, match=r"a function of .* already trained goes into TorchClassifier"):
         RejectClassifier(module=torch.nn.Linear(4, 3)).fit(X, Y)
 
 

@@ -381,11 +381,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     ) -> Examples:
         """Check the training data, and set the classes."""
         features, labels, codes = self._learn_classes(X, y)
-        weight = row_weights(features, sample_weight)
-        if self.class_weight is not None:
-            by_class = compute_sample_weight(self.class_weight, labels)
-            weight = by_class if weight is None else weight * by_class
-        return checked_examples(features, codes, weight, groups)
+        weight, by_class = row_weights(features, sample_weight), compute_sample_weight(self.class_weight, labels)
+        return checked_examples(features, codes, by_class if weight is None else weight * by_class, groups)
 
     def _read(self, X: Features, y: ArrayLike) -> tuple[AnyArray, AnyArray]:
         self.encoding_ = None

@@ -125,9 +125,9 @@ class TorchClassifier(TrainedNetwork):
             raise InputError(f"the module must return scores of shape (rows, n_outputs), got {shape}.")
         if scores.shape[1] == 1 and len(given) == 2 and loss.softmax_link:
             scores = torch.cat([torch.zeros_like(scores), scores], 1)
-        if scores.shape[1] != loss.n_outputs(len(given)):
+        if scores.shape[1] != (needed := loss.n_outputs(len(given))):
             raise InputError(
-                f"{len(given)} classes need {loss.n_outputs(len(given))} scores with the loss {loss.name!r}, and the "
+                f"{len(given)} classes need {needed} scores with the loss {loss.name!r}, and the "
                 f"module returns {scores.shape[1]}."
             )
         proba = loss.inverse_link(scores.double())[:, torch.as_tensor(np.argsort(given), device=scores.device)]

@@ -42,8 +42,6 @@ class LossModule(nn.Module):
         else:
             self.cost = cost
         weight = None if class_weight is None else torch.as_tensor(class_weight, dtype=torch.float32)
-        if weight is not None and not (weight >= 0).all():
-            raise InputError(f"class_weight must be numbers of at least 0, one for each class, got {class_weight!r}.")
         self.register_buffer("class_weight", weight)
 
     def forward(self, scores: Tensor, y: Tensor) -> Tensor:
@@ -67,27 +65,22 @@ class LossModule(nn.Module):
             cost = self.cost.to(scores.dtype) if isinstance(self.cost, Tensor) else self.cost
             by_class = None if self.class_weight is None else self.class_weight.to(scores.dtype)
             if type(self._trained) is CrossEntropy:  # torch's own launches fewer kernels
-                return self._cross_entropy(scores, target, by_class, is_soft)
+                place = min(1, scores.ndim - 1)  # where torch has the classes
+                return nn.functional.cross_entropy(
+                    scores.movedim(-1, place),
+                    target.movedim(-1, place) if is_soft else target,
+                    weight=by_class,
+                    ignore_index=-100 if is_soft else self.ignore_index,
+                    reduction=self.reduction,
+                    label_smoothing=self.label_smoothing,
+                )
             values, weight = self._each(scores, target, cost, by_class)
             if self.reduction == "none":
                 return values
             return values.sum() if self.reduction == "sum" else values.sum() / weight
 
-    def _cross_entropy(self, scores: Tensor, target: Tensor, by_class: Tensor | None, is_soft: bool) -> Tensor:
-        place = min(1, scores.ndim - 1)  # where torch has the classes
-        return nn.functional.cross_entropy(
-            scores.movedim(-1, place),
-            target.movedim(-1, place) if is_soft else target,
-            weight=by_class,
-            ignore_index=-100 if is_soft else self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
-
     def _classes_last(self, values: Tensor) -> Tensor:
-        if values.ndim < 2:
-            return values
-        return values.movedim(self.class_dim, -1)
+        return values.movedim(self.class_dim, -1) if values.ndim > 1 else values
 
     def _each(
         self, scores: Tensor, target: Tensor, cost: Hyper | None, by_class: Tensor | None
