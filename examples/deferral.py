@@ -1,7 +1,7 @@
-"""Ask the right expert: a nurse who knows some cases, a consultant who knows all and has time for few.
+"""Ask the right expert: a nurse who knows some classes, or a consultant who knows all but has little time.
 
-The images are scikit-learn's digits, cut to their left half, so that a model alone is often wrong. The answers of
-nurse and consultant are simulated.
+The images are scikit-learn's digits, cut to their left half, so that the model alone is often wrong. The answers of
+the nurse and the consultant are simulated.
 """
 
 import numpy as np
@@ -28,14 +28,14 @@ model = DeferOption(
 model.fit(X_train, y_train, answers=said_train)
 alone = (model.estimator_.predict(X_test) == y_test).mean()
 together = (model.predict(X_test, answers=said_test) == y_test).mean()
-print(f"the model alone is right in {alone:.1%}, the system in {together:.1%}")
+print(f"accuracy of the model alone: {alone:.1%}, of the system: {together:.1%}")
 
 
-def tell(name, route):
+def show(name, route):
     shares = ", ".join(f"{who} {np.mean(route == who):.1%}" for who in ("model", "nurse", "consultant"))
     print(f"{name}: {shares}")
 
 
-tell("who answers", model.route(X_test))
-tell("at a price of 0.5 for the consultant", model.route(X_test, prices={"consultant": 0.5}))
-tell("with 40 questions for the consultant", model.route(X_test, capacity=Capacity({"consultant": 40})))
+show("who answers", model.route(X_test))
+show("at a price of 0.5 for the consultant", model.route(X_test, prices={"consultant": 0.5}))
+show("with 40 questions for the consultant", model.route(X_test, capacity=Capacity({"consultant": 40})))

@@ -1,4 +1,4 @@
-"""A guarantee: at most 2 % of the answers are wrong, with 90 % confidence; and the error where it cannot be given."""
+"""A guarantee: at most 2 % of the answers are wrong, with 90 % confidence; and the error if there are too few rows."""
 
 from sklearn.datasets import load_digits
 from sklearn.ensemble import ExtraTreesClassifier
@@ -21,4 +21,4 @@ print(f"\nOn {len(y_test)} test images: answers {coverage(answers):.1%}, {wrong:
 try:
     RejectOption(ExtraTreesClassifier(random_state=0), rule=RiskControl(0.001, delta=0.1)).fit(X_train, y_train)
 except NoGuaranteeError as error:
-    print(f"A tenth of a percent is refused: {error}")
+    print(f"A target of 0.1 % is an error: {error}")

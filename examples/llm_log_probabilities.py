@@ -11,7 +11,7 @@ COST = 0.2  # a review costs a fifth of a wrong label
 
 
 def ask_the_llm(n_tickets, seed):
-    """Stand in for an LLM that lists its three best labels, and is far too sure of them."""
+    """Simulate an LLM that lists its three best labels and is overconfident."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(len(LABELS), size=n_tickets)
     scores = rng.normal(size=(n_tickets, len(LABELS)))
@@ -42,6 +42,6 @@ as_said = fit_proba("said.csv", "label", cost=COST, holdout=0, calibration=None)
 for name, model in (("as the LLM says", as_said.model), ("calibrated", fitted.model)):
     judged = evaluate_table(model, read_table("later.csv"))
     print(
-        f"{name}: answers {judged.coverage:.1%}, {judged.accepted_accuracy:.1%} of them rightly; "
+        f"{name}: answers {judged.coverage:.1%}, {judged.accepted_accuracy:.1%} of them correctly; "
         f"{100 * judged.risk:.1f} per 100 tickets, and {100 * judged.risk_if_all_answered:.1f} if it answered all"
     )

@@ -1,4 +1,4 @@
-"""Monitor decisions over four months: the alarm comes in the fourth, when the images become noisy."""
+"""Monitor decisions over four months: the alarm comes in the fourth month, when the images become noisy."""
 
 import numpy as np
 from sklearn.datasets import load_digits

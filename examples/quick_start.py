@@ -17,6 +17,6 @@ answers = model.predict(X_test)  # a digit, or -1 where the model declines
 print(f"answers {coverage(answers):.1%} of the images, {accepted_accuracy(y_test, answers):.1%} of those correctly")
 print(f"average cost of an image: {zero_one_c_risk(y_test, answers, cost=COST):.4f}")
 
-decision = model.decide(X_test, cost=0.01)  # asking has become cheaper: no retraining
+decision = model.decide(X_test, cost=0.01)  # declining has become cheaper: no retraining
 print(f"at a cost of 0.01 it declines {decision.reject.mean():.1%}")
 print(f"the most likely class of the first declined image is {decision.label[decision.reject][0]}")

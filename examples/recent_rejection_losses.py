@@ -6,8 +6,8 @@ Check them with, for example,
     demur check recent_rejection_losses.py:aurc_with_a_fixed_weight
 
 The references: Zhou et al. 2025 (AURC as a reweighted risk), Soen et al. 2024 (rejection by density ratios), and Franc,
-Prusa and Voracek 2023 (SELE). What the data would determine (the distribution of the confidence, the normaliser of a
-density ratio) is a constant here, because a loss of one row cannot know it.
+Prusa and Voracek 2023 (SELE). Quantities that depend on the data (the distribution of the confidence, the normaliser of
+a density ratio) are constants here, because a loss of one row does not know them.
 """
 
 import torch
@@ -17,12 +17,12 @@ LAMBDA, ALPHA = 0.5, 3.0
 
 
 def cross_entropy(scores, y):
-    """Return the loss that the classifier of a density ratio is trained with."""
+    """Return the loss with which the classifier of a density ratio is trained."""
     return F.cross_entropy(scores, y, reduction="none")
 
 
 def aurc(scores, y):
-    """Return the cross-entropy times the weight -log(1 - rank / n), the rank that of the confidence in the batch."""
+    """Return the cross-entropy times the weight -log(1 - rank / n), with the rank of the confidence in the batch."""
     confidence = torch.softmax(scores, -1).amax(-1)
     rank = confidence.argsort().argsort()
     return -torch.log1p(-rank / len(y)) * cross_entropy(scores, y)
@@ -57,7 +57,7 @@ def kl_ratio(expected_loss):
 
 
 def alpha_ratio(expected_loss):
-    """Return the ratio of an alpha-divergence up to constants: a power of a falling linear function of the loss."""
+    """Return the ratio of an alpha-divergence up to constants: a power of a decreasing linear function of the loss."""
     return torch.clamp(2 - expected_loss / LAMBDA / ALPHA, min=0) ** (1 / (ALPHA - 1))
 
 

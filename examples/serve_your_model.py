@@ -28,12 +28,12 @@ columns = make_column_transformer(
 )
 pipeline = make_pipeline(columns, LogisticRegression()).fit(old.drop(columns="cultivar"), old["cultivar"])
 
-# Rows that it has not seen calibrate it, and teach nothing else.
+# Calibrate it on rows that it was not trained on.
 model = TableModel.wrap(pipeline, frame, target="cultivar", cost=0.1, calibrate=new)
 demur.save(model, "wine-model")
 print(model)
 
-# From here on it is a model like any other: demur predict, evaluate and monitor take the folder too.
+# The folder works with every command: demur serve, predict, evaluate and monitor.
 serving = [sys.executable, "-m", "demur", "serve", "wine-model", "--port", "0", "--log-level", "warning"]
 with subprocess.Popen(serving, stdout=subprocess.PIPE, text=True) as service:
     try:

@@ -18,12 +18,12 @@ y = data.target_names[data.target]
 X_train, X_test, y_train, y_test = train_test_split(data.data[:, :10], y, test_size=0.5, random_state=0, stratify=y)
 
 #          answered: benign  malignant  ask a doctor
-costs = np.array([[0.0, 3.0, 1.0],  # benign in truth: an unneeded operation
-                  [20.0, 0.0, 1.0]])  # malignant in truth: missed  # fmt: skip
+costs = np.array([[0.0, 3.0, 1.0],  # true class benign: an unnecessary operation
+                  [20.0, 0.0, 1.0]])  # true class malignant: missed  # fmt: skip
 classes = ["benign", "malignant"]  # the order of the rows above, and of model.classes_
 
 
-def tell(name, model):
+def show(name, model):
     answers = model.fit(X_train, y_train).predict(X_test)
     counts = confusion_matrix(y_test, answers, labels=classes, reject_label=model.reject_label_)
     print(f"{name}: {(counts * costs).sum() / len(y_test):.3f} per patient")
@@ -32,5 +32,5 @@ def tell(name, model):
 
 
 logistic = make_pipeline(StandardScaler(), LogisticRegression())
-tell("one price for all mistakes (c = 0.1)", RejectOption(logistic, cost=0.1))
-tell("a price for each mistake", RejectOption(logistic, rule=CostMatrix(costs)))
+show("one price for all mistakes (c = 0.1)", RejectOption(logistic, cost=0.1))
+show("a price for each mistake", RejectOption(logistic, rule=CostMatrix(costs)))

@@ -56,7 +56,7 @@ def guarantee(text):
     answered, wrong = percentages(text[text.index("test images") :])[:2]
     assert answered > 0.5
     assert wrong <= 0.02
-    assert "A tenth of a percent is refused" in text
+    assert "A target of 0.1 % is an error" in text
 
 
 def one_table_cell(text):
@@ -135,7 +135,7 @@ SHOWN = {
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # a newcomer's warnings are not errors
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_shows_what_it_was_written_for(path, capsys, tmp_path, monkeypatch, request):
+def test_example_prints_its_point(path, capsys, tmp_path, monkeypatch, request):
     if path.stem == "one_table_cell":
         monkeypatch.setenv("DEMUR_DATA", str(request.getfixturevalue("data_folder")))
     monkeypatch.chdir(tmp_path)

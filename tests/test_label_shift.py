@@ -75,7 +75,7 @@ def test_standard_errors_are_those_over_samples_and_tests_of_no_shift_err_as_oft
 
 
 @given(st.integers(0, 2**16))
-def test_probabilities_whose_mean_is_the_prior_are_left_alone(seed):
+def test_probabilities_whose_mean_is_the_prior_are_unchanged(seed):
     proba = np.random.default_rng(seed).dirichlet(np.ones(3), size=40)
     shift = LabelShift(proba.mean(axis=0)).fit(proba)
     assert shift.distance_ == pytest.approx(0, abs=1e-12)

@@ -315,7 +315,7 @@ def test_small_batches_agree_with_large_ones(draw):
     assert np.concatenate([usual.novel(new[k : k + 16]) for k in range(0, len(new), 16)]).tolist() == many.tolist()
 
 
-def test_a_few_rows_follow_another_fit_and_another_rate():
+def test_a_few_rows_of_another_fit_and_rate():
     rng = np.random.default_rng(0)
     rows, far = rng.uniform(size=(200, 2)), [[0.5, 4.0]]
     usual = Novelty(0.01).fit(rows)

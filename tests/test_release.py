@@ -47,7 +47,7 @@ FEATURES = {
 }  # fmt: skip
 
 
-def test_a_missing_extra_is_named_by_what_needs_it_and_by_nothing_else():
+def test_a_missing_extra_is_named_only_where_it_is_needed():
     assert set(FEATURES) <= set(PROJECT["optional-dependencies"])
     missing = "".join(f"sys.modules[{package!r}] = None\n" for package, _ in FEATURES.values())
     tries = "".join(

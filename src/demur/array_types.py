@@ -1,6 +1,6 @@
 """Type aliases for arrays, tables of features, estimators, labels and prices.
 
-scikit-learn takes tables of any library and has no types of its own; these names say what is meant.
+scikit-learn accepts tables of any library and defines no types; these names document the meaning.
 """
 
 import os
@@ -28,7 +28,7 @@ Estimator: TypeAlias = Any
 """A classifier, regressor or transformer with scikit-learn's interface."""
 
 Label: TypeAlias = Any
-"""The name of a class, or what stands for "declined": a number or a text, as the user's labels are."""
+"""The name of a class or the marker of a declined row: a number or a text, like the user's labels."""
 
 ByName: TypeAlias = dict[str, Any]
 """Values by their names, as in a JSON object or in keyword arguments."""
@@ -37,7 +37,7 @@ CostLike: TypeAlias = Any
 """A price, or one for each row: a number, an array, or a tensor."""
 
 AnyMapping: TypeAlias = Mapping[str, Any]
-"""As ``ByName``, for what is only read."""
+"""As ``ByName``, read-only."""
 
 FilePath: TypeAlias = str | os.PathLike[str]
 """The name of a file or folder."""

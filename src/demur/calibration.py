@@ -1,4 +1,4 @@
-"""Calibration of probabilities, so that answers with a probability of 80 % are right in 80 % of the cases."""
+"""Calibration of probabilities: answers with a probability of 80 % should be right in 80 % of the cases."""
 
 import warnings
 from typing import Any, Self
@@ -33,7 +33,7 @@ _CLASSES_FOR_CURVES = 100
 """With more classes, one curve for each takes too long to be tried."""
 
 SMALLEST = 1e-12
-"""Probabilities are kept this far from zero: forests give exact zeros, whose logarithm is infinite."""
+"""Least probability: forests give exact zeros, whose logarithm is infinite."""
 
 
 CURVE_END = 1e-4
@@ -42,7 +42,7 @@ forests would outweigh all other rows."""
 
 
 class TemperatureScaling(Parametrised):
-    r"""Sharpen or soften probabilities by one number: p_y^(1/T), normalised (Guo et al. 2017).
+    r"""Temperature scaling: the probabilities p_y^(1/T), normalised (Guo et al. 2017).
 
     The order of the classes in each row does not change, only the confidence. With p the softmax of logits z this is
     the softmax of z / T, so that one temperature serves both.
@@ -50,10 +50,10 @@ class TemperatureScaling(Parametrised):
     Parameters
     ----------
     temperature : float, optional
-        T > 1 lowers the confidence, T < 1 raises it. None, the default: ``fit`` chooses; a number is used as it is.
+        Temperature T: above 1 it lowers the confidence, below 1 it raises it. By default ``fit`` chooses it.
     from_logits : bool, default False
-        Whether ``fit`` and ``transform`` are given logits, the raw scores before a softmax, instead of probabilities.
-        Probabilities come out either way.
+        Whether ``fit`` and ``transform`` get logits, the raw scores before a softmax, instead of probabilities. The
+        results are probabilities in either case.
     biases : bool, default False
         Whether ``fit`` also chooses a number for each class that is added to the logits after the division by T, for
         models that favour some classes. The order of the classes may then change.
@@ -94,10 +94,10 @@ class TemperatureScaling(Parametrised):
     def fit(self, proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the temperature of least log loss on rows that the model was not trained on.
 
-        Without errors among the rows, the log loss would keep falling as the temperature approaches 0. The total loss
+        If all rows are answered correctly, the log loss decreases as the temperature approaches 0. The total loss
         therefore has a penalty, sqrt(1 + (log T)^2) - 1: about (log T)^2 / 2 near T = 1 and abs(log T) far from it. A
         few hundred rows outweigh it at any scale of the logits. The search covers a factor of 1,000 on both sides of
-        the median range of a row's logits, and warns where the best temperature is at an end of that interval.
+        the median range of a row's logits. There is a warning if the best temperature is at an end of that interval.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class TemperatureScaling(Parametrised):
 
 
 class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Calibrate each class's probability by itself with a curve, then divide by the sum.
+    """Calibrate the probability of each class with its own curve, then divide by the sum.
 
     Parameters
     ----------
@@ -174,8 +174,8 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
     Attributes
     ----------
     models_ : list
-        One fitted model per class. For a class that all rows, or no rows, have, a number: its share among the rows and
-        one more, which counts as its mean probability, because few rows do not show that others are the same.
+        One fitted model per class. A class that all or none of the rows have gets a number instead: its share among the
+        rows and one additional row, which counts with its mean probability.
 
     Examples
     --------
@@ -220,7 +220,7 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
         return self
 
     def transform(self, proba: ArrayLike) -> FloatArray:
-        """Return the calibrated probabilities; a row whose classes all become zero stays as it is."""
+        """Return the calibrated probabilities; a row is unchanged if all its probabilities would become zero."""
         check_is_fitted(self)
         values = check_proba(proba).astype(np.float64, copy=False)
         if values.shape[1:] != (len(self.models_),):
@@ -250,11 +250,11 @@ def _log_odds(column: Floats) -> Floats:
 
 
 def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
-    """Return the fitted calibrator whose log loss on rows that it was not fitted on is least.
+    """Return the fitted calibrator with the lowest log loss on rows that it was not fitted on.
 
     The candidates are no calibration (temperature 1), a temperature, a temperature with class biases, and one sigmoid
-    per class. Each is fitted on two thirds of the rows and judged on the others, in turn. Half of its number of
-    parameters, divided by the number of rows, is added to its mean log loss: with few rows the simpler one is taken.
+    per class. They are compared by three-fold cross-validation. Half of the number of parameters, divided by the number
+    of rows, is added to the mean log loss, so that simpler calibrators are preferred if there are few rows.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | 
 
     Examples
     --------
-    A network that gives the first class far too much:
+    A network that overestimates the first class:
 
     >>> rng = np.random.default_rng(0)
     >>> proba = rng.dirichlet([1, 1, 1], size=2000)

@@ -21,8 +21,8 @@ class CostWarning(UserWarning):
 def check_cost(cost: ArrayLike) -> Floats:
     """Check a rejection cost, or an array of them, and return it as float64.
 
-    The 0-1-c loss charges 1 for a wrong answer and c for a rejection (Eq. 2 of the paper), so c lies in
-    [0, 1): at c = 1 rejecting would never be cheaper than guessing. The paper's theorems assume c < 1/2.
+    The 0-1-c loss charges 1 for a wrong answer and c for a rejection (Eq. 2 of the paper), so c lies in [0, 1): from c
+    = 1 on, rejecting would never be cheaper than answering. The paper's theorems assume c < 1/2.
 
     Parameters
     ----------

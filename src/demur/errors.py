@@ -1,7 +1,7 @@
-"""Errors that are for the user: what is wrong, the value, and what to do.
+"""Errors for the user: each message says what is wrong, the value, and what to do.
 
 The command line prints the message of a :class:`UserError` as one sentence with exit code 2. Any other exception is a
-mistake in demur itself, and keeps its traceback.
+bug in demur, and keeps its traceback.
 """
 
 __all__ = ["InputError", "InputTypeError", "MissingExtraError", "UserError"]
@@ -25,7 +25,7 @@ class InputError(UserError, ValueError):
 
 
 class InputTypeError(UserError, TypeError):
-    """A value is of a kind that cannot be used."""
+    """A value has a type that cannot be used."""
 
 
 class MissingExtraError(UserError, ImportError):

@@ -1,4 +1,4 @@
-"""Label shift: class frequencies at prediction that differ from those in training, found without labels and undone."""
+"""Label shift: class frequencies that differ from those in training, estimated without labels and corrected."""
 
 import warnings
 from typing import Self
@@ -21,11 +21,11 @@ _MOST_STEPS = 10_000
 
 
 class LabelShiftWarning(UserWarning):
-    """An estimate of class frequencies that should not be trusted as it is."""
+    """An estimate of class frequencies that may be unreliable."""
 
 
 def correct_proba(proba: ArrayLike, train_prior: ArrayLike, new_prior: ArrayLike) -> Floats:
-    r"""Return the probabilities that hold under other class frequencies (Saerens et al. 2002, Eq. 2.4).
+    r"""Return the probabilities corrected for other class frequencies (Saerens et al. 2002, Eq. 2.4).
 
     If only the class frequencies change, from :math:`\pi` to q, and the inputs of each class do not, then
 
@@ -35,9 +35,9 @@ def correct_proba(proba: ArrayLike, train_prior: ArrayLike, new_prior: ArrayLike
     ----------
     proba : array of shape (n, n_classes)
     train_prior : array of shape (n_classes,)
-        The class frequencies under which ``proba`` hold.
+        Class frequencies to which ``proba`` belongs, such as those in training.
     new_prior : array of shape (n_classes,)
-        Those under which they shall hold.
+        Class frequencies to correct for.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         Warns
         -----
         LabelShiftWarning
-            If a class is left without mass, or if most rows are exactly certain, which looks uncalibrated.
+            If the estimated frequency of a class is nearly 0, or if most rows have a probability of exactly 1.
         """
         from scipy.stats import chi2  # it takes a while to import
 
@@ -147,11 +147,11 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     @property
     def distance_(self) -> float:
-        """How far the frequencies moved: the total variation distance, from 0 to 1."""
+        """The total variation distance between the old and the new frequencies, from 0 to 1."""
         return float(np.abs(self.new_prior_ - self.old_prior_).sum() / 2)
 
     def explain(self) -> str:
-        """Describe how far the class frequencies moved, and how certain that is."""
+        """Describe the change of the class frequencies and its uncertainty."""
         check_is_fitted(self)
         old = self.old_prior_
         most = int(np.argmax(np.abs(self.new_prior_ - old).round(9)))

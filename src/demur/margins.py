@@ -1,8 +1,8 @@
-r"""Margin functions phi(z): the binary losses that the multiclass losses are made of.
+r"""Margin functions phi(z): the binary losses from which the multiclass losses are built.
 
-Each states its own facts: value, slope, inverse link of the one-versus-all loss, threshold theta(c), the constants C
-and s of the excess risk bound (Theorem 7 and Table 1 of the paper), the excess of a score at the threshold, and value
-and slope in many digits. Training, theory and the GPU program read them here.
+Each defines its value, slope, inverse link of the one-versus-all loss, threshold theta(c), the constants C and s of the
+excess risk bound (Theorem 7 and Table 1 of the paper), and the excess of a score at the threshold. Training, theory and
+the GPU program use these definitions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class NoInverseLinkError(InputTypeError):
-    """The loss determines no class probabilities: its minimiser does not depend smoothly on them."""
+    """The minimiser of the loss does not determine the class probabilities."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class MarginFunction(ABC):
 
     Subclasses are frozen dataclasses that implement :meth:`__call__`; those with an inverse link also
     :meth:`inverse_link` and :meth:`threshold`, and set the constants below. :meth:`excess` is optional.
-    :func:`register_margin` makes a margin function known.
+    :func:`register_margin` registers a margin function.
     """
 
     name: ClassVar[str]
@@ -67,7 +67,7 @@ class MarginFunction(ABC):
         """Return phi(z), elementwise."""
 
     def slope(self, z: Tensor) -> Tensor:
-        """Return phi'(z), elementwise, by autograd.
+        """Return phi'(z), elementwise, by autograd unless the margin function has a formula, which trains faster.
 
         Examples
         --------
@@ -92,18 +92,18 @@ class MarginFunction(ABC):
         )
 
     def excess(self, x: FloatArray, q: float) -> FloatArray | None:
-        """Return how much risk the score of probability q has above the least, at the probability q + x.
+        """Return the excess risk of the score of probability q if the true probability is q + x.
 
-        That is the left side of assumption (15) of the paper with theta the score whose inverse link is q, rounded
+        This is the left side of assumption (15) of the paper, where theta is the score whose inverse link is q, rounded
         down by a bound of the rounding error. None if no formula is known.
         """
         return None
 
 
 def own_fact(thing: object, name: str) -> Any:
-    """Return a fact that the class of a margin function or a loss states itself; None where it is inherited.
+    """Return an attribute that the class of a margin function or a loss defines itself; None if it is inherited.
 
-    A subclass may have changed the formula that the fact is about, so that it has to state it again.
+    A subclass may have changed the formula, so it has to define such an attribute again.
 
     Examples
     --------
@@ -123,7 +123,7 @@ registered_classes = _margins.classes
 
 
 def register_margin(cls: type[M]) -> type[M]:
-    """Make a margin function known under its ``name``, so that models that use it can be saved; a class decorator.
+    """Register a margin function under its ``name``, so that models that use it can be saved; a class decorator.
 
     Raises
     ------
@@ -207,6 +207,9 @@ class Logistic(MarginFunction):
     def __call__(self, z: Tensor) -> Tensor:
         return F.softplus(-z, threshold=40.0)  # beyond 40 the two sides agree to the last bit of float64
 
+    def slope(self, z: Tensor) -> Tensor:
+        return -torch.sigmoid(-z)
+
     def inverse_link(self, z: Tensor) -> Tensor:
         return torch.sigmoid(z)
 
@@ -222,8 +225,8 @@ class Logistic(MarginFunction):
 class Exponential(MarginFunction):
     """phi(z) = exp(-z) (Table 1).
 
-    For z < -30 the exponential goes on as its tangent, exp(30) (1 - z - 30): still convex and decreasing with
-    a continuous derivative, and finite in float32 even in the products of the multiplicative loss.
+    For z < -30 the exponential is continued by its tangent, exp(30) (1 - z - 30). It is then still convex and
+    decreasing with a continuous derivative, and finite in float32 even in the products of the multiplicative loss.
 
     Examples
     --------
@@ -241,6 +244,9 @@ class Exponential(MarginFunction):
         exponent = torch.clamp(-z, max=self.largest_exponent)
         return torch.exp(exponent) * (1 + (-z - exponent))
 
+    def slope(self, z: Tensor) -> Tensor:
+        return -torch.exp(torch.clamp(-z, max=self.largest_exponent))
+
     def inverse_link(self, z: Tensor) -> Tensor:
         return torch.sigmoid(2 * z)
 
@@ -255,7 +261,7 @@ class Exponential(MarginFunction):
 
 @dataclass(frozen=True)
 class _OfSquares(MarginFunction):
-    """Squares of 1 - z, everywhere or where that is positive: both have one link, and one bound."""
+    """Base class of the squared margin functions, which share their link and bound."""
 
     bound_constant = printed_constant = 0.5
     bound_exponent = 2.0
@@ -275,8 +281,7 @@ class _OfSquares(MarginFunction):
 class Squared(_OfSquares):
     """phi(z) = (1 - z)^2 (Table 1).
 
-    The inverse link (1 + z) / 2 leaves [0, 1] for scores beyond -1 and 1, which no probability asks for; it is
-    cut off there.
+    The inverse link (1 + z) / 2 is clipped to [0, 1] for scores beyond -1 and 1, which are not minimisers.
 
     Examples
     --------
@@ -340,7 +345,7 @@ def divergence(x: FloatArray, q: float) -> FloatArray:
 
 
 def rounded_down(value: FloatArray, size: FloatArray) -> FloatArray:
-    """Return a number that is surely not above the exact value, of which the terms computed have this size."""
+    """Return a lower bound of the exact value, given the size of the computed terms."""
     return np.maximum(value - 8 * np.finfo(np.float64).eps * size, 0.0)
 
 

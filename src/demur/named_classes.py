@@ -1,6 +1,6 @@
-"""A registry: classes by the names that users, files and messages use for them."""
+"""Names that users, files and messages use: a registry of classes by their names, and labels by their spelling."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
@@ -8,7 +8,7 @@ from demur.array_types import AnyMapping
 from demur.errors import InputError
 
 T = TypeVar("T")
-"""What the registered classes derive from."""
+"""Base class of the registered classes."""
 
 
 def suggestion(name: object, names: Iterable[str]) -> str:
@@ -23,13 +23,28 @@ def suggestion(name: object, names: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
+def label_of(answer: Any, labels: Collection[Any]) -> Any:
+    """Return the label that an answer names, or None.
+
+    Examples
+    --------
+    >>> [label_of(answer, ["1", "true"]) for answer in ("1.0", " True", "maybe", None)]
+    ['1', 'true', None, None]
+    """
+    variants = [answer]
+    if isinstance(answer, str):
+        text = answer.strip()
+        variants += [text, text.lower(), text.removesuffix(".0")]
+    return next((one for one in variants if one in labels), None)
+
+
 class NamedClasses(Generic[T]):
     """Classes of one kind by their names; two classes cannot share one.
 
     Parameters
     ----------
     kind : str
-        What one of them is called in messages, such as "loss".
+        Name of the kind in messages, such as "loss".
 
     Examples
     --------
@@ -51,9 +66,9 @@ class NamedClasses(Generic[T]):
         self._fields: dict[str, AnyMapping] = {}
 
     def add(self, name: str, cls: type[T], fields: AnyMapping | None = None) -> None:
-        """Register a class, and the fields that it is made with under this name.
+        """Register a class under a name, with the fields for its construction.
 
-        A class of the same origin takes its place, as when a notebook cell is run again.
+        A class with the same module and name is replaced, as when a notebook cell is run again.
         """
         known = self._classes.get(name)
         if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -75,7 +90,7 @@ class NamedClasses(Generic[T]):
         return decorate
 
     def make(self, name: str, **fields: Any) -> T:
-        """Return an object of the class of that name, with these fields beside or instead of its own."""
+        """Return an object of the class of that name; the given fields replace the registered ones."""
         return self[name](**{**self._fields[name], **fields})
 
     def __getitem__(self, name: str) -> type[T]:
@@ -89,7 +104,7 @@ class NamedClasses(Generic[T]):
         del self._classes[name], self._fields[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the names in alphabetical order."""
+        """Iterate over the names in alphabetical order."""
         return iter(sorted(self._classes))
 
     def classes(self) -> set[type[T]]:

@@ -58,7 +58,7 @@ _BEYOND = 1.0
 """The limits of "auto": 1.5 times the largest distance of a training row, and at least half a range, which is more than
 the gap between two classes on one axis; or one unit more outside than any training row."""
 _PER_UNSEEN = 2.0
-"""How far outside an unseen category counts."""
+"""The value by which an unseen category counts as outside."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,9 +169,10 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     Parameters
     ----------
     rate : float or "auto"
-        The share of ordinary rows that may be called novel by mistake, at least 1 / (n + 1). "auto" calls only rows far
-        outside of all training rows novel: a distance 1.5 times that of any training row and at least 1/2, or one unit
-        more outside than any. Its rate is at most 2 / (n + 1), and less where tails are not heavy.
+        False-alarm rate: the share of ordinary rows that may be called novel by mistake, at least 1 / (n + 1). With
+        "auto", only rows far outside the training data are novel: their d exceeds 1/2 and 1.5 times the d of every
+        training row, or their o exceeds that of every training row by 1. Its rate is at most 2 / (n + 1), and less if
+        the features have no heavy tails.
 
     Attributes
     ----------
@@ -215,7 +216,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         categorical : array of bool, shape (n_features,), optional
             Which columns hold codes 0, 1, ... of categories.
         blocks : array of int, shape (n,), optional
-            Rows of one block, such as those of one patient, are scored from the rows of other blocks.
+            Block of each row, such as the patient: a row is scored from the rows of other blocks.
         """
         rows = _as_rows(X)
         rows = np.where(np.abs(rows) < _INFINITE, rows, np.nan)
@@ -302,7 +303,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
 
 def check_rate(rate: object, n_rows: int | None = None) -> None:
-    """Refuse a rate that is neither "auto" nor a share, or too small for the number of training rows.
+    """Refuse a rate that is neither "auto" nor a share, or that is too small for the number of training rows.
 
     Examples
     --------

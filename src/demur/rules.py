@@ -90,8 +90,8 @@ class Decision(Generic[Array]):
     def reason(self) -> NDArray[np.str_]:
         """Why each example is declined: "novel" (unlike the training rows), "out of scope", "ambiguous", or "".
 
-        It is out of scope where that is likelier than not, or where it would be answered if it were known to be in
-        scope; else it is ambiguous, between classes.
+        It is out of scope if that is likelier than not, or if it would be answered if it were known to be in scope;
+        otherwise it is ambiguous, between classes.
 
         Examples
         --------
@@ -108,9 +108,9 @@ class Decision(Generic[Array]):
         return reason if decision.novel is None else np.where(decision.novel, "novel", reason)
 
     def declining(self, novel: ArrayLike) -> "Decision[AnyArray]":
-        """Return the same decisions, with these examples declined as novel, whatever a rule said.
+        """Return the same decisions, but decline these examples as novel, regardless of the rule.
 
-        Their confidence and their acceptance become 0, or stay where they are lower: no price makes them an answer.
+        Their confidence and acceptance are set to at most 0, so they are declined at every cost.
         """
         decision, mask = self.numpy(), np.asarray(novel, dtype=bool)
         acceptance = np.where(mask, np.fmin(decision.acceptance, 0), decision.acceptance)
@@ -121,8 +121,8 @@ class Decision(Generic[Array]):
     def within(self, in_scope: ArrayLike, loss: ArrayLike | None = None) -> "Decision[AnyArray]":
         """Return the decisions if each example is in scope with this probability, and any answer is wrong otherwise.
 
-        The confidence is multiplied by the probability, and the acceptance falls by as much; or both fall by ``loss``,
-        for rules whose confidence is no probability.
+        The confidence is multiplied by the probability, and the acceptance decreases by the same amount. For rules
+        whose confidence is not a probability, both decrease by ``loss``.
 
         Examples
         --------
@@ -176,12 +176,12 @@ class Parametrised(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyp
 class Rule(Parametrised, ABC):
     """A rule turns class probabilities into a :class:`Decision`.
 
-    Rules are scikit-learn estimators: the parameters of the constructor stay as they were given, ``clone`` and
-    ``set_params`` work (``rule__target_risk`` in a grid search over :class:`~demur.RejectOption`), and what ``fit``
-    finds ends in an underscore. A rule of your own implements ``_decide`` and, better, :meth:`explain`;
-    :func:`register_rule` makes it known.
+    Rules are scikit-learn estimators: the constructor stores its parameters unchanged, ``clone`` and ``set_params``
+    work (``rule__target_risk`` in a grid search over :class:`~demur.RejectOption`), and the names of fitted attributes
+    end in an underscore. A user-defined rule implements ``_decide`` and preferably :meth:`explain`;
+    :func:`register_rule` registers it.
 
-    Two rules are equal if they are of one class, with equal parameters and equal fitted state.
+    Two rules are equal if they have the same class, equal parameters and equal fitted state.
     """
 
     name: ClassVar[str]
@@ -209,7 +209,7 @@ _rules: NamedClasses[Rule] = NamedClasses("rule")
 
 
 def register_rule(cls: type[R]) -> type[R]:
-    """Make a rule known under its ``name``, so that models that use it can be saved and listed; a class decorator.
+    """Register a rule under its ``name``, so that models that use it can be saved and listed; a class decorator.
 
     Raises
     ------
@@ -287,11 +287,11 @@ class Chow(Rule):
     Parameters
     ----------
     cost : float, or array of one per row
-        The price c of one rejection, in [0, 1); one wrong answer costs 1.
+        Cost c of one rejection, in [0, 1); a wrong answer costs 1.
 
     Notes
     -----
-    Ties reject. At c = 0 asking is free: nothing uncertain is accepted, and certainty itself is a tie.
+    Ties reject. At c = 0 declining is free, and every row is rejected: a probability of exactly 1 is a tie.
 
     Examples
     --------
@@ -375,8 +375,8 @@ class CostMatrix(Rule):
     Parameters
     ----------
     costs : array of shape (n_classes, n_classes + 1), or (n_rows, n_classes, n_classes + 1)
-        Rows are true classes, columns answers; the last column is the cost of rejecting that class. With a
-        third axis in front, each example has costs of its own.
+        Rows are true classes, columns answers; the last column is the cost of rejecting that class. An array with three
+        axes has one cost matrix per example.
 
     Examples
     --------
@@ -400,8 +400,7 @@ class CostMatrix(Rule):
         matrix = np.asarray(self.costs, dtype=np.float64)
         if matrix.ndim not in (2, 3) or matrix.shape[-1] != matrix.shape[-2] + 1 or matrix.shape[-2] < 2:
             raise InputError(
-                f"a cost matrix has shape (K, K + 1), true class by answer with rejection last, or (n, K, K + 1); "
-                f"got {matrix.shape}."
+                f"a cost matrix has shape (K, K + 1) or (n, K, K + 1), with rejection last; got {matrix.shape}."
             )
         if not np.isfinite(matrix).all():
             raise InputError("a cost matrix must be finite; use a large number instead of infinity.")
@@ -425,13 +424,14 @@ class CostMatrix(Rule):
 class Relinked(Rule):
     """Chow's rule on probabilities that are first corrected for the loss that a model was trained with.
 
-    Of a loss that is not proper, the softmax is not the class probabilities. :func:`demur.theory.check_calibration`
-    finds the correction (``report.repair().rule``). Most forms take the softmax p and give probabilities eta:
+    If a loss is not proper, the softmax of the scores does not estimate the class probabilities.
+    :func:`demur.theory.check_calibration` finds the correction (``report.repair().rule``). Most forms take the softmax
+    p and give probabilities eta:
 
     - "power": eta_k is proportional to exp(offset_k) p_k^slope (a temperature, a power, or a logit adjustment);
     - "affine": eta = p @ slope, cut at 0 and normalised (label smoothing, noisy labels);
     - "monotone": eta_k is proportional to exp f(log(p_k / (1 - p_k))); offset has the values of f at equally spaced
-      places from slope[0] to slope[1], straight between them and beyond.
+      points from slope[0] to slope[1], and f is linear between them and beyond.
 
     Two forms take a score g_k of each class instead of p, and give probabilities that need not sum to 1:
 
@@ -448,7 +448,7 @@ class Relinked(Rule):
 
     Examples
     --------
-    A network trained with squared probabilities in mind, p proportional to eta^2:
+    A network whose softmax p is proportional to eta^2:
 
     >>> rule = Relinked(cost=0.2, form="power", slope=0.5)
     >>> rule.link(np.array([[0.81, 0.18, 0.01]])).round(3)
@@ -487,9 +487,7 @@ class Relinked(Rule):
         if self.form == "affine":
             eta = (proba @ slope).clip(min=0)
             return eta / eta.sum(-1)[..., None]
-        tiny = library.finfo(
-            proba.dtype
-        ).tiny  # at temperature 7 the p of a rare class is its probability to the power 7
+        tiny = library.finfo(proba.dtype).tiny  # at temperature 7 the p of a rare class is its eta to the power 7
         p = proba.clip(min=tiny)
         if self.form == "power":
             worth = slope * library.log(p) + offset
@@ -565,7 +563,7 @@ def check_rows(proba: ArrayLike) -> FloatArray:
 
 
 def check_classes(y: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.integer[Any]]:
-    """Check true classes as column numbers of probabilities of this shape, (n, n_classes): one integer per row.
+    """Check true classes, given as column numbers of probabilities of this shape (n, n_classes): one integer per row.
 
     Examples
     --------
@@ -614,7 +612,7 @@ def _same_state(one: AnyMapping, other: AnyMapping) -> bool:
 
 
 def _to_numpy(array: Any) -> AnyArray:
-    """Return an array or a tensor as an array; half precision, of which NumPy has one kind, as single."""
+    """Return an array or a tensor as an array; half precision becomes single, because NumPy has no bfloat16."""
     if hasattr(array, "detach"):
         array = array.detach().cpu()
         array = array.float() if array.is_floating_point() and array.element_size() < 4 else array
@@ -624,7 +622,7 @@ def _to_numpy(array: Any) -> AnyArray:
 def as_floats(values: ArrayLike) -> FloatArray:
     """Return numbers in single or double precision, NaN where they are masked.
 
-    Half precision becomes single, because it cannot tell 0.997 from 0.9975.
+    Half precision becomes single, because it cannot distinguish 0.997 from 0.9975.
     """
     if isinstance(values, np.ma.MaskedArray):
         values = np.ma.filled(values.astype(np.float64), np.nan)

@@ -81,7 +81,7 @@ def write_whole(path: FilePath, content: str | bytes, *, overwrite: bool = False
 
 @contextmanager
 def open_whole(target: Path) -> Iterator[BinaryIO]:
-    r"""Open a new file for writing; it appears under its name, or replaces what was there, when the block is done.
+    r"""Open a new file for writing; it appears under its name, or replaces an existing file, at the end of the block.
 
     Examples
     --------

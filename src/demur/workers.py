@@ -1,7 +1,7 @@
 """Running work: threads and processes with single-threaded kernels, clients of Dask clusters, a progress bar.
 
-Small tensor operations gain nothing from several threads, and become slow if other programs use the cores too. Several
-workers with independent work gain from every core.
+Small tensor operations do not benefit from several threads, and become slow if other programs use the cores as well.
+Several workers with independent work benefit from every core.
 """
 
 from __future__ import annotations
@@ -166,11 +166,11 @@ def connect_dask(scheduler: str) -> Iterator[Client]:
 
 
 class BusyClock:
-    """Seconds since the start, less the time in which other programs kept the cores of this process from it.
+    """Seconds since the start, minus the time in which other programs used the cores of this process.
 
-    On a quiet machine this is wall time. Where others take more of the cores than is idle, the difference is not
-    counted; the clock runs at least half as fast as wall time. Only Linux tells how busy the cores are; elsewhere it is
-    wall time.
+    On an idle machine this is wall time. If other programs use more than the idle share of the cores, the difference is
+    not counted; the clock runs at least half as fast as wall time. The load of the cores is known only on Linux; on
+    other systems this is wall time.
 
     Examples
     --------
@@ -196,13 +196,13 @@ class BusyClock:
         return self._latest
 
     def in_wall_time(self, seconds: float) -> float:
-        """Return how long that many seconds are in wall time, at the speed so far."""
+        """Convert seconds of this clock to wall time, at the speed so far."""
         wall = max(time.monotonic() - self._start, 1e-9)
         return seconds * wall / max(self(), wall / 2)
 
 
 _LOOK = 0.5
-"""Seconds between two looks at the cores, whose times are counted in hundredths."""
+"""Seconds between two measurements of the cores, whose resolution is 0.01 s."""
 
 
 def _busy_seconds() -> float:

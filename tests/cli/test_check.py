@@ -201,7 +201,7 @@ def test_a_rule_of_ones_own(demur, folder):
         (("ce", "--figure", "no/such/folder/x.png"), "No such file or directory"),
         (("ce", "--rule", "softmax"), "brings its own decision rule"),
         (("ce", "--outputs", 7), "outputs can be given for a plain function only"),
-        (("own:brier", "--outputs", 6), "needs a rule of its own"),
+        (("own:brier", "--outputs", 6), "it needs a rule (rule=, --rule)"),
         (("ce", "--cost", "cheap"), "is not a number"),
         (("ce", "--cost", "0.1,0.2"), "3 numbers"),
     ],

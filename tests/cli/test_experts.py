@@ -66,7 +66,7 @@ def test_answers_are_not_features_and_the_system_is_evaluated(place):
     assert own + sum(one["estimate"] for one in loads) == pytest.approx(1)
 
 
-def test_evaluate_says_who_is_asked_and_what_else_would_cost(demur, place):
+def test_evaluate_compares_experts_with_fixed_choices(demur, place):
     result = demur("evaluate", place / "model", place / "new.csv")
     words = " ".join(result.text.split())
     for part in ("System risk", "System accuracy", "Error rate", "nurse", "consultant", "risk if always"):
@@ -268,12 +268,12 @@ def test_wrong_answers_are_refused_by_their_row(demur, tmp_path, change, words):
         ("predict", ["--price", "doctor=1"], "a price was given for 'doctor'; the experts are nurse, consultant"),
         ("predict", ["--price", "nurse=-1"], "give a number of at least 0"),
         ("predict", ["--price", "nurse"], "--price must be NAME=NUMBER"),
-        ("predict", ["--cost", "0.1"], "it asks experts, each at a price of its own"),
+        ("predict", ["--cost", "0.1"], "it asks experts, each with its own price"),
         ("predict", ["--review-budget", "5"], "a review budget is for models that decline"),
         ("predict", ["--capacity", "doctor=1"], "there is a limit for 'doctor'"),
         ("predict", ["--capacity", "doctor=none"], "there is a limit for 'doctor'"),
         ("evaluate", ["--price", "doctor=1"], "a price was given for 'doctor'"),
-        ("evaluate", ["--cost", "0.1"], "it asks experts, each at a price of its own"),
+        ("evaluate", ["--cost", "0.1"], "it asks experts, each with its own price"),
     ],
 )
 def test_wrong_prices_and_limits_are_refused_in_words(demur, place, command, options, words):

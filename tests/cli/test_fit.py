@@ -46,7 +46,7 @@ def test_the_summary_names_rows_classes_columns_and_results(fit, tmp_path):
     assert result.code == 0, result
     words = " ".join(result.text.split())
     assert "trained on 88 rows of 3 classes" in words
-    assert "These figures are those of the model of 70 rows, before it was fitted again on all 88." in words
+    assert "These are the figures of the model fitted on 70 rows, before the refit on all 88." in words
     assert "; 2 more without a label, left out." in words
     assert "'customer_id' is not used: it looks like an identifier" in words
     assert "'country' is not used: every value is 'NL'" in words
@@ -65,7 +65,7 @@ def test_the_model_is_fitted_on_all_rows_unless_a_rule_is_fitted(fit, data, tmp_
     assert (first["rows"], again["rows"]) == (72, 90)
     assert "evaluated_before_refit" not in first
     assert first["evaluation"]["figures"] == again["evaluation"]["figures"]
-    assert "before it was fitted again on all 90" in (tmp_path / "report.html").read_text()
+    assert "before the refit on all 90" in (tmp_path / "report.html").read_text()
     promised = json.loads(fit(data, "--json", "--force", "--coverage", "0.8").text)
     assert promised["rows"] + promised["rows_for_the_rule"] == 72
 
@@ -94,7 +94,7 @@ def test_a_model_is_never_replaced_by_accident(fit, data, tmp_path):
 LABELS = {
     "integer": pa.array([3, -1, 7]),
     "small integer": pa.array([0, 1], pa.int8()),
-    "truth value": pa.array([True, False]),
+    "boolean": pa.array([True, False]),
     "whole number": pa.array([1.0, 2.0]),
     "fraction": pa.array([0.5, 1.0, 0.1]),
     "text": pa.array(["cat", "dog"]),
@@ -109,7 +109,7 @@ LABELS = {
 }
 
 
-QUICK = ("integer", "truth value", "fraction", "text", "called reject", "date", "large integer")
+QUICK = ("integer", "boolean", "fraction", "text", "called reject", "date", "large integer")
 
 
 @pytest.mark.parametrize("name", [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in LABELS])
@@ -119,7 +119,7 @@ def test_predictions_come_back_in_the_labels_type(demur, fit, name, tmp_path):
     assert fit(data).code == 0
     assert demur("predict", tmp_path / "model", data, "--out", tmp_path / "out.parquet").code == 0
     answers = pq.read_table(tmp_path / "out.parquet")
-    kinds = {"integer": pa.int64(), "small integer": pa.int64(), "truth value": pa.bool_(), "whole number": pa.int64()}
+    kinds = {"integer": pa.int64(), "small integer": pa.int64(), "boolean": pa.bool_(), "whole number": pa.int64()}
     kinds |= {"fraction": pa.float64(), "large integer": pa.int64()}
     wanted = kinds.get(name, pa.string())
     assert answers["prediction"].type == answers["second_choice"].type == wanted
@@ -330,7 +330,7 @@ def test_a_quantity_as_target_is_refused_with_advice(fit, values, tmp_path):
     data = write_csv(tmp_path / "data.csv", "a,y", zip(x, y.astype(int) if values == "integers" else y, strict=True))
     complaint = fit(data).complaint
     assert "too many for classes" in complaint
-    assert "make classes of a quantity first" in complaint
+    assert "convert a quantity to classes" in complaint
 
 
 def test_a_loss_does_not_read_text(fit, tmp_path):

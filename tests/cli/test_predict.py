@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -160,9 +161,7 @@ def test_other_columns_are_one_error_that_names_them(demur, pets, header, words,
 def test_columns_of_another_type_are_named_before_anything_is_read(demur, pets, tmp_path):
     pq.write_table(pa.table({"a": ["x"], "b": [True], "kind": ["red"]}), tmp_path / "new.parquet")
     result = demur("predict", pets / "model", tmp_path / "new.parquet")
-    assert (
-        "'a' is text and not a number; 'b' is a truth value such as true or false and not a number" in result.complaint
-    )
+    assert "'a' is text and not a number; 'b' is a boolean such as true or false and not a number" in result.complaint
     assert result.output == b""
 
 
@@ -184,6 +183,12 @@ def test_a_file_is_never_replaced_by_accident(demur, pets, tmp_path):
     assert demur(*call, "--force").code == 0
     onto = demur("predict", pets / "model", pets / "new.csv", "--out", pets / "new.csv", "--force")
     assert "is the file that is being read" in onto.complaint
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_full_disk_is_said_without_a_number(demur, pets):
+    call = ("predict", pets / "model", pets / "new.csv", "--out", "/dev/full")
+    assert demur(*call).complaint.endswith("No space left on device.")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +259,7 @@ def test_a_table_four_times_as_long_takes_hardly_more_memory(pets, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_is_no_mistake(pets):
+def test_a_closed_pipe_is_not_an_error(pets):
     command = (
         f"{sys.executable} -m demur predict {pets / 'model'} {pets / 'new.csv'} --keep-all --chunk-rows 5 | head -1"
     )

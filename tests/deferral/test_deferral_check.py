@@ -148,7 +148,7 @@ class _Entangled(TwoStageDeferral):
 
 
 @pytest.mark.parametrize("loss", [_OwnSecondStage(0.7), pytest.param(_OwnLink(), marks=pytest.mark.slow)])
-def test_a_second_stage_of_ones_own_is_what_is_checked(loss):
+def test_a_user_defined_second_stage_is_checked(loss):
     report = check_deferral(loss, 3)
     assert report.verdict == "refuted"
     stands(report, loss)

@@ -106,7 +106,7 @@ def test_the_service_says_whom_to_ask(model):
         ({"prices": {"nurse": "dear"}}, "Input should be a valid number"),
         ({"prices": 3}, "Input should be a valid dictionary"),
         ({"price": {"nurse": 1}}, "Extra inputs are not permitted"),
-        ({"cost": 0.1}, "it asks experts, each at a price of its own"),
+        ({"cost": 0.1}, "it asks experts, each with its own price"),
     ],
 )
 def test_the_service_refuses_invalid_requests(model, more, words):

@@ -193,7 +193,7 @@ def test_the_service_s_answers_once_reviewed_go_to_the_monitor_as_they_are(model
     assert monitor.n_missed == sum(one["first_choice"] != one["y"] for one in declined)
 
 
-def test_a_column_that_says_something_else(model):
+def test_a_why_column_with_other_values_is_refused(model):
     table = draw_rows(3, 0)
     late = table.append_column("why", pa.array(["late", None, "audit"]))
     with pytest.raises(TableError, match="'why' of today holds 'late': write declined or audit"):

@@ -50,7 +50,7 @@ def test_the_image_runs_the_service_as_an_unprivileged_user():
     compile(check[-1], "health check", "exec")
 
 
-def test_the_image_is_made_of_what_there_is():
+def test_the_image_uses_existing_files():
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     kept = {line[1:] for line in ignored if line.startswith("!")}
     assert ignored[0] == "*"

@@ -178,7 +178,7 @@ def doubling_delays(bets, n_runs, rng, before=500):
 
 
 @pytest.mark.slow
-def test_a_doubled_risk_takes_300_audited_answers_and_600_where_1000_reference_rows_tell_it():
+def test_a_doubled_risk_is_detected_in_300_audited_answers_or_600_with_1000_reference_rows():
     rng, n_runs = np.random.default_rng(0), 500
     known = doubling_delays(RiskBets(np.full((n_runs, 1), 0.05)), n_runs, rng)
     reference = RiskBets.of_reference(rng.binomial(1000, 0.05, size=n_runs), np.full(n_runs, 1000))

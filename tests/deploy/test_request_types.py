@@ -98,7 +98,7 @@ REFUSED = {
     "too large": (with_value("size", 1e31), "input should be less than or equal to 1"),
     "too large a whole number": (with_value("size", 10**400), "input should be a finite number"),
     "a list": (with_value("size", [1]), "input should be a valid number"),
-    "no truth value": (with_value("open", "true"), "input should be a valid boolean"),
+    "not a boolean": (with_value("open", "true"), "input should be a valid boolean"),
     "no text": (with_value(HOSTILE, 3), "input should be a valid string"),
     "no whole number": (with_value("floor", 1.5), "row 2, column 'floor'"),
     "no such day": (with_value("day", "2024-02-30"), "row 2, column 'day': input should be a valid datetime or date"),

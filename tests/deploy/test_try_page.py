@@ -163,7 +163,7 @@ def test_a_novel_row_is_said_to_be_one(visit):
 
 
 @pytest.mark.parametrize("height", [844, 420])  # the second is what a keyboard on the screen leaves
-def test_on_a_phone_the_decision_never_lies_over_what_is_typed(visit, height):
+def test_on_a_phone_the_decision_does_not_cover_the_form(visit, height):
     page = visit(model(), width=390)
     page.set_viewport_size({"width": 390, "height": height})
     on_top = """input => {

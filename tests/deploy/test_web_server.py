@@ -17,7 +17,7 @@ import pytest
 from service_samples import good, model, table
 
 from demur import RejectClassifier
-from demur.cli.serve import serve
+from demur.cli.serve import _own_names, serve
 from demur.deploy import save
 from demur.errors import UserError
 
@@ -87,6 +87,12 @@ def until(condition, seconds=90):
     while not condition():
         assert time.monotonic() < deadline, "it takes too long"
         time.sleep(0.1)
+
+
+def answered(service):
+    with suppress(ConnectionError):
+        return service.ask()[0] == 200
+    return False
 
 
 def children(pid):
@@ -191,6 +197,7 @@ def test_workers_are_replaced_and_stopped_without_losing_requests(tmp_path, fold
         before = children(service.process.pid)
         os.kill(before[0], signal.SIGKILL)
         until(lambda: len(set(children(service.process.pid)) - {before[0]}) == 2)
+        until(lambda: answered(service))  # the other worker may still have been loading the model
 
         # requests that arrive before SIGTERM are answered
         answers = []
@@ -228,12 +235,20 @@ def test_a_port_that_is_taken(folder):
             serve(folder, port=port)
 
 
-def test_what_is_no_model(tmp_path):
+def test_paths_without_a_model_are_refused(tmp_path):
     with pytest.raises(UserError, match="is not a demur model"):
         serve(tmp_path)
     save(RejectClassifier(), tmp_path / "bare")
     with pytest.raises(UserError, match="was not fitted on named columns"):
         serve(tmp_path / "bare")
+
+
+def test_a_machine_whose_own_name_has_no_address_is_known_by_its_name(monkeypatch):
+    def unknown(*_):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert _own_names("0.0.0.0") == (socket.gethostname(),)
 
 
 def test_an_address_that_is_none(folder):

@@ -76,7 +76,7 @@ def test_one_row_is_a_list_of_one():
     assert one.json()["model"] == {"name": "lr", "target": "y"}
 
 
-def test_a_large_request_gets_what_its_rows_get():
+def test_a_large_request_gets_the_decisions_of_its_single_rows():
     rows = table().take([k % 90 for k in range(900)])  # which a thread decides
     same(ask(app(), {"rows": json_rows(rows)}).json()["decisions"], model().answers(rows).to_pylist())
 
@@ -97,7 +97,7 @@ def test_columns_that_the_model_does_not_use_may_be_there_or_not_in_any_order():
     assert ask(app(), {"row": row}).json() == ask(app(), {"row": bare}).json()
 
 
-def test_an_unseen_category_and_a_novel_row_are_what_they_are_for_the_model():
+def test_unseen_categories_and_novel_rows_are_decided_as_by_the_model():
     row = json_rows(table().slice(5, 1))[0] | {HOSTILE: "unheard of", "size": 1e9}
     new = table().slice(5, 1).set_column(1, HOSTILE, pa.array(["unheard of"])).set_column(0, "size", pa.array([1e9]))
     (found,) = ask(app(), {"row": row}).json()["decisions"]
@@ -309,7 +309,8 @@ def test_bodies_that_do_not_arrive_time_out_and_do_not_block_others():
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/decide", 405), ("GET", "/no", 404), ("PUT", "/", 405)]
+    ("method", "path", "status"),
+    [("GET", "/decide", 405), ("GET", "/no", 404), ("PUT", "/", 405), ("POST", "/decide/", 404)],
 )
 def test_other_paths_and_methods_are_refused_in_words(method, path, status):
     response = Client(app()).request(method, path)
@@ -319,7 +320,7 @@ def test_other_paths_and_methods_are_refused_in_words(method, path, status):
 
 @pytest.fixture(scope="module")
 def limited():
-    return create_app(model(), allowed_hosts=["models.example.org"])
+    return create_app(model(), allowed_hosts=["models.example.org", "fd00::5", "*.example.net"])
 
 
 @pytest.mark.parametrize(
@@ -331,6 +332,9 @@ def limited():
         ("[::1]:8000", True),
         ("models.example.org", True),
         ("MODELS.example.org:443", True),
+        ("[fd00::5]:8000", True),
+        ("any.example.net", True),
+        ("fd00::5", False),
         ("evil.example.org", False),
         ("127.0.0.1.evil.example.org", False),
         ("localhost.evil.example.org:8000", False),
@@ -338,6 +342,12 @@ def limited():
 )
 def test_a_foreign_host_name_is_refused(limited, host, known):
     assert Client(limited, host=host).get("/health").status_code == (200 if known else 400)
+
+
+@pytest.mark.parametrize("name", ["https://models.example.org", "models.example.org:443", "a*", "", "*.*"])
+def test_what_is_no_host_name_is_refused(name):
+    with pytest.raises(InputError, match="is not a host name: leave out scheme and port"):
+        create_app(model(), allowed_hosts=[name])
 
 
 def test_any_host_name_may_be_allowed():
@@ -527,7 +537,7 @@ def test_an_id_comes_back_also_with_a_refusal():
 
 
 @pytest.mark.parametrize("path", ["/x\nINFO request", "/\r\n2026-01-01 ERROR", "/\x1b[2J", "/\u2028x", "/\x85x"])
-def test_no_request_can_write_a_line_of_its_own(caplog, path):
+def test_no_request_can_write_its_own_log_line(caplog, path):
     caplog.set_level(logging.DEBUG, "demur.access")
 
     async def call():

@@ -61,7 +61,7 @@ def test_percentages_are_refused_by_a_model_of_fractions():
     X, y, _ = simulated(500, 0)
     model = AnswerClassifier().fit(X, y)
     X[3, 1] = 97.0
-    with pytest.raises(InputError, match="row 4 has the confidence 97, and no row of training has one above 1:"):
+    with pytest.raises(InputError, match="row 4 has the confidence 97, but training confidences are at most 1:"):
         model.predict_proba(X)
     X[:, 1] = 97.0
     assert AnswerClassifier().fit(X, y).predict_proba(X).shape == (500, len(LABELS))

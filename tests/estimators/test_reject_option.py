@@ -8,9 +8,9 @@ import pytest
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_iris, make_blobs, make_classification
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, IsolationForest, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score, train_test_split
 from sklearn.naive_bayes import GaussianNB
@@ -21,6 +21,8 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from demur import Chow, CostMatrix, Coverage, RejectOption, RiskControl, Threshold
+from demur.errors import InputError, InputTypeError
+from demur.estimators import PrecomputedProbabilities
 from demur.metrics import zero_one_c_risk, zero_one_c_scorer
 
 X, Y = load_iris(return_X_y=True)
@@ -120,6 +122,52 @@ class Silent(ClassifierMixin, BaseEstimator):
         return np.repeat(self.classes_[:1], len(X))
 
 
+class GivenColumns(ClassifierMixin, BaseEstimator):
+    """A classifier whose features are its probabilities, for classes in an order of its own."""
+
+    def __init__(self, classes):
+        self.classes = classes
+
+    def fit(self, X, y):
+        self.classes_ = np.array(self.classes)
+        return self
+
+    def predict_proba(self, X):
+        return X
+
+
+@pytest.mark.parametrize("calibration", [None, "temperature"])
+@pytest.mark.parametrize(
+    ("estimator", "other"),
+    [
+        (GivenColumns(["dog", "cat"]), []),
+        (FrozenEstimator(GivenColumns(["dog", "cat"]).fit([], [])), []),
+        (PrecomputedProbabilities(["dog", "cat"]), []),
+        (PrecomputedProbabilities(["dog", "cat", "fox"]), [0.0]),
+    ],
+)
+def test_probabilities_belong_to_the_class_that_the_estimator_names(estimator, other, calibration):
+    labels = np.array(["cat", "dog"] * 20)
+    rows = np.where((labels == "dog")[:, None], [0.7, 0.3, *other], [0.3, 0.7, *other])
+    model = RejectOption(estimator, cost=0.4, calibration=calibration).fit(rows, labels)
+    assert model.classes_.tolist() == sorted(model.classes_)
+    assert model.predict(rows).tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "words"),
+    [
+        (GivenColumns(["cat", "dog", "fox"]), r"predict_proba of GivenColumns has the shape \(\d+, 2\) for 3 classes"),
+        (GivenColumns(["cat", "fox"]), r"GivenColumns knows the classes \['fox'\], which y lacks"),
+        (LinearRegression(), "LinearRegression has no classes_, or neither"),
+        (IsolationForest(n_estimators=10), "IsolationForest has no classes_, or neither"),
+    ],
+)
+def test_an_estimator_whose_confidence_is_unknown_is_refused_by_its_name(estimator, words):
+    with pytest.raises((InputError, InputTypeError), match=words):
+        RejectOption(estimator, cv=2).fit(np.full((20, 2), 0.5), ["cat", "dog"] * 10)
+
+
 def test_cost_changes_without_refit():
     model = RejectOption(GaussianNB(), cost=0.3).fit(X, Y)
     rates = [model.set_params(cost=c).decide(X).reject.mean() for c in (0.4, 0.05, 0.001)]
@@ -191,7 +239,7 @@ def test_bad_parameters(parameters, message):
 def test_every_class_once():
     model = RejectOption(GaussianNB(), calibration=None).fit(X[[0, 60, 120]], [0, 1, 2])
     assert model.predict_proba(X).shape == (150, 3)
-    with pytest.raises(ValueError, match="no fold leaves two classes to train on"):
+    with pytest.raises(ValueError, match="no fold has two classes to train on"):
         RejectOption(GaussianNB(), cv=2).fit(X[[0, 60]], [0, 1])
 
 
@@ -270,7 +318,7 @@ def test_decide_proba_is_decide(shifted):
 
 
 def test_a_rule_does_not_weigh_rows():
-    with pytest.raises(ValueError, match="counts rows and cannot weigh them"):
+    with pytest.raises(ValueError, match="does not support sample_weight"):
         RejectOption(GaussianNB(), rule=Coverage(0.8)).fit(X, Y, sample_weight=np.ones(len(Y)))
 
 
@@ -314,9 +362,9 @@ def test_weights_calibrate_a_frozen_estimator(hard):
     np.testing.assert_allclose(weighted.class_prior_, repeated.class_prior_)
 
 
-def test_adapt_says_which_class_it_knows_nothing_of(hard):
+def test_adapt_names_a_class_without_training_rows(hard):
     data, rest, labels, rest_labels = hard
     known = rest_labels != 2
     model = RejectOption(FrozenEstimator(GaussianNB().fit(data, labels))).fit(rest[known], rest_labels[known])
-    with pytest.raises(ValueError, match="fit saw no row of class 2"):
+    with pytest.raises(ValueError, match="frequency of class 2 cannot be estimated"):
         model.adapt(rest)

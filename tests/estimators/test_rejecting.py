@@ -215,7 +215,7 @@ def test_a_group_without_calibration_rows_is_refused():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 2))
     groups = np.where(np.arange(600) < 1, "rare", "common")
-    with pytest.raises(ValueError, match="no calibration row is of the group 'rare'"):
+    with pytest.raises(ValueError, match="the group 'rare' has no calibration row"):
         RejectOption(GaussianNB(), rule=RiskControl(0.2, groups=groups), guarantee_share=0.2).fit(
             X, (X[:, 0] > 0).astype(int)
         )

@@ -133,7 +133,7 @@ def test_groups_of_a_guarantee_follow_their_rows_where_some_are_out_of_scope():
     order = np.argsort(-GROUP, kind="stable")  # out-of-scope rows come first
     rows, labels = X[order], Y[order]
     model = logistic(rule=RiskControl(0.2, groups=labels), out_of_scope="none")
-    with pytest.raises(InputError, match="no calibration row is of the group 'none'"):
+    with pytest.raises(InputError, match="the group 'none' has no calibration row"):
         model.fit(rows, labels)
     model.rule = RiskControl(0.2, groups=np.where(labels == "none", "a", labels))
     found = model.fit(rows, labels).rule_.group_certificates_

@@ -179,7 +179,7 @@ def test_no_split_parts_a_block(seed):
     assert (train is validation) or not np.isin(blocks.of_row[train], blocks.of_row[validation]).any()
 
 
-def test_shares_are_about_what_was_asked_for():
+def test_shares_are_close_to_those_requested():
     X, y = np.repeat(np.random.default_rng(0).normal(size=(500, 3)), 4, axis=0), np.repeat(np.arange(500) % 5, 4)
     assert len(hold_out(X, y, 0.2).aside) == 100  # the evaluation counts one copy of each
     assert len(set_aside(0.2, y, blocks_of(X, y)).aside) == 100  # and so does a rule
@@ -387,5 +387,5 @@ def test_a_copied_table_is_evaluated_on_one_row_of_each_block():
 @pytest.mark.parametrize("groups", [None, np.repeat([0, 1], 4)], ids=["one row a class", "one group a class"])
 def test_folds_of_classes_that_cannot_be_divided_are_refused(groups):
     X = np.arange(2.0 if groups is None else 8.0).reshape(-1, 1)
-    with pytest.raises(InputError, match="no fold leaves two classes to train on"):
+    with pytest.raises(InputError, match="no fold has two classes to train on"):
         RejectOption(GaussianNB()).fit(X, [0, 1] if groups is None else groups, groups=groups)

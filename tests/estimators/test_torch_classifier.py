@@ -147,7 +147,7 @@ def test_a_saved_and_an_exported_network_decide_the_same(kind, tmp_path):
     assert isinstance(model.estimator, TorchClassifier)  # the model itself has not changed
     assert np.allclose(again.predict_proba(rows), model.predict_proba(rows), atol=1e-6)
     assert (again.predict(rows) == model.predict(rows)).all()
-    with pytest.raises(InputError, match="has seen rows of shape"):
+    with pytest.raises(InputError, match="rows must have the shape"):
         again.predict_proba(rows[:, :1])
     demur.save(again, tmp_path / "again")
     for one in (model, demur.load(tmp_path / "again")):

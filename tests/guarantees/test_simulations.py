@@ -331,7 +331,7 @@ def test_the_load_of_a_stream_stays_within_its_limits(limits, cells, size):
 
 
 @pytest.mark.parametrize("n_rows", [1000, 5000])
-def test_the_load_of_a_stream_reaches_what_so_many_rows_can_show(n_rows):
+def test_the_load_of_a_stream_reaches_the_possible_share_of_the_limit(n_rows):
     """For one expert no method is better than the binomial test; a tenth of the rows gives the prices of several."""
     limits, loads = np.array([0.2, 0.1]), []
     for seed in range(10):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demur.losses import Margin, OneVsAll, available, get
+from demur.losses.loss import Trainable
 from demur.losses.pairwise import AdditivePairwise, MultiplicativePairwise, PairwiseLoss
 from demur.margins import Exponential, Hinge, Logistic, MarginFunction, Squared, SquaredHinge
 
@@ -286,6 +287,15 @@ def test_free_rejection_rejects_all_that_is_uncertain(name):
     loss, scores, _ = random_scores(name, (50,))
     decision = loss.decide(scores, 0.0)
     assert decision.reject[decision.confidence <= 1].all()
+
+
+@pytest.mark.parametrize("shape", [(), (3, 7)])
+@pytest.mark.parametrize("name", ALL)
+def test_the_gradient_of_the_scores_is_that_of_autograd(name, shape):
+    loss, scores, y = random_scores(name, shape)
+    weight = torch.rand(shape, dtype=torch.float64)
+    expected = Trainable.score_gradient(loss, scores, y, 0.2, weight)
+    assert torch.allclose(loss.score_gradient(scores, y, 0.2, weight), expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [AdditivePairwise, MultiplicativePairwise])

@@ -62,7 +62,7 @@ def test_a_rejected_example_is_never_right():
 
 @pytest.mark.parametrize("marker", [-1, -1.0, np.int64(-1)])
 def test_a_marker_must_be_no_class(marker):
-    with pytest.raises(ValueError, match=r"reject_label .*-1.* is also a class in y_true; choose a marker"):
+    with pytest.raises(ValueError, match=r"reject_label .*-1.* is also a class in y_true; choose another marker"):
         correct_and_rejected([-1, 1], [1, 1], marker)
 
 

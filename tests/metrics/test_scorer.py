@@ -51,7 +51,7 @@ def test_it_is_minus_the_risk_with_the_estimators_own_marker(data):
         assert -0.2 < expected < 0
 
 
-def test_the_own_marker_wins_and_the_given_one_serves_where_there_is_none(data):
+def test_the_estimators_marker_has_priority_over_the_given_one(data):
     X, y = data
     own = Rejecting(reject_label=-1).fit(X, y)
     silent = Rejecting(reject_label=-1, publish=False).fit(X, y)

@@ -113,7 +113,7 @@ def test_a_damaged_record_is_reported_and_computed_again(benchmark, place, tmp_p
     assert [record.scores for record in Store(tmp_path, "benchmark").records()] == before
 
 
-def test_records_survive_the_journey_through_json_and_nothing_else_passes(done):
+def test_records_survive_json_and_other_values_are_refused(done):
     record = next(Store(done, "synthetic").records())
     body = json.loads(json.dumps(record.to_json()))
     assert Record.from_json(body) == record

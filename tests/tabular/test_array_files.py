@@ -56,7 +56,7 @@ def test_arrays_are_tables(files):
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"a": np.zeros((3, 2)), "b": np.zeros(4)}, "equal numbers of rows, but a (3, 2), b (4,)"),
+        ({"a": np.zeros((3, 2)), "b": np.zeros(4)}, "arrays that are not one table, a (3, 2), b (4,)"),
         ({"a": np.zeros((3, 2, 2))}, "a (3, 2, 2)"),
         ({"a": np.array([object()])}, "cannot be read"),
         ({"a": np.zeros((0, 2))}, "no rows"),

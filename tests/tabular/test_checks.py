@@ -70,7 +70,7 @@ def vars_of(result):
     return {name: getattr(result, name) for name in result.__dataclass_fields__}
 
 
-def test_few_rows_cannot_tell():
+def test_few_rows_are_inconclusive():
     y, proba = drawn(np.random.default_rng(1), 20, 2, 5.0)
     result = judged(y, proba)
     assert "DM003" in codes(result)
@@ -113,7 +113,7 @@ def test_a_class_with_few_correct_answers_is_named():
     proba = np.full((1800, 30), 0.001)
     proba[np.arange(1800), np.where(np.arange(1800) < 600, 29, many)] = 0.971
     words = next(one["found"] for one in judged(many, proba, 0.1).findings if one["code"] == "DM005")
-    assert words.startswith("10 classes have fewer than half as many correct answers as all rows: 'c0', 'c1', ")
+    assert words.startswith("10 classes have less than half the share of correct answers of all rows: 'c0', 'c1', ")
 
 
 def test_groups_and_guarantees():
@@ -153,6 +153,13 @@ def test_more_novel_rows_than_false_alarms():
         decision = many.decision.declining(np.arange(200) < n_novel)
         found = Evaluation(**{**vars_of(many), "decision": decision})
         assert ("DM011" in codes(found)) == is_found
+
+
+def test_novel_rows_count_neither_in_the_mean_confidence_nor_as_evidence_of_calibration():
+    result = judged((np.arange(400) % 10 == 0).astype(int), np.full((400, 2), [0.9, 0.1]))
+    for n_novel, words in ((300, "Calibrated, as far as these rows show; the mean confidence is 90.0 %."), (310, None)):
+        novel = Evaluation(**{**vars_of(result), "decision": result.decision.declining(np.arange(400) < n_novel)})
+        assert [one for one in novel.verdict if "Calibrated" in one] == [words] * (words is not None)
 
 
 def test_unknown_codes_are_refused():
@@ -255,7 +262,7 @@ def test_a_comparison_leaves_out_rows_without_a_price():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_more_rows_are_needed_than_those_that_do_not_tell(seed):
+def test_more_rows_are_needed_than_were_inconclusive(seed):
     rng = np.random.default_rng(seed)
     found = mean_of(rng.choice([-0.2, 0.0, 0.8], p=[0.5, 0.38, 0.12], size=200), [-0.2, 0.8])
     rows = int(re.search(r"about ([\d,]+) rows", rows_needed(found, 200))[1].replace(",", ""))

@@ -166,6 +166,17 @@ def test_a_word_among_numbers_is_missing_and_said(unit):
     assert next(again.chunks({"x": pa.float64()}))["x"].to_pylist() == [None, 1.5]
 
 
+def test_a_word_for_missing_numbers_is_a_value_in_other_columns():
+    rows = [f"{k}.5,{kind},{kind}" for k, kind in zip(range(30), "12u" * 10, strict=True)]
+    text = "\n".join(["x,kind,y", *rows, "unknown,1,2"]).replace("u,u", "unknown,unknown")
+    with opened(text) as reader, pytest.warns(TableWarning, match="in column 'x', which holds numbers"):
+        table = reader.read({"y"})
+    assert table["x"].null_count == 1
+    for name in ("kind", "y"):
+        assert table[name].value_counts().to_pylist()[-1] == {"values": "unknown", "counts": 10}
+        assert table[name].null_count == 0
+
+
 @pytest.mark.parametrize("odd", [["<0.01"], ["a", "b", "c", "d"], ["unknown"] * 20, ["12a"]])
 def test_other_words_among_numbers_leave_a_column_text(odd):
     with warnings.catch_warnings():
@@ -186,6 +197,8 @@ def test_a_decimal_comma_is_understood_where_the_file_is_consistently_so():
     ("text", "words"),
     [
         ("x;n\n1,234;1\n12,000;2\n", r"may be 1\.234 or 1234"),
+        ("x;n\n1.234;1\n12.000;2\n", r"may be 1\.234 or 1234"),
+        ("x,n\n999,1\n1.000,2\n", r"may be 1\.000 or 1000"),
     ],
 )
 def test_what_is_not_sure_stays_text_and_is_said(text, words):
@@ -193,6 +206,14 @@ def test_what_is_not_sure_stays_text_and_is_said(text, words):
         table = reader.read()
     assert table["x"].type == pa.string()
     assert reader.notation["decimal"] == "."
+
+
+@pytest.mark.parametrize(
+    "text", ["x,n\n1.234,1\n12.000,2\n", "x;n\n1.234;1\n0.5;2\n", "x,n\n1234,1\n1.234,2\n", "x;n\n999;1.5\n1.234;2\n"]
+)
+def test_points_separate_decimals_where_nothing_says_otherwise(text):
+    with opened(text) as reader:
+        assert 1.234 in reader.read()["x"].to_pylist()
 
 
 def test_the_decimal_sign_can_be_said():

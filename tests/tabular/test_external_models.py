@@ -210,6 +210,16 @@ def test_calibration_and_a_guarantee_from_new_rows():
 
 
 FITTED = GaussianNB().fit(FRAME[["age"]], Y)
+GAPS = FRAME.assign(**{"age": np.nan, "class": Y})
+
+
+class Duck:
+    """What looks like a fitted classifier and is not scikit-learn's."""
+
+    classes_ = np.array([3, 7])
+
+    def predict_proba(self, X):
+        return np.full((len(X), 2), 0.5)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +235,13 @@ FITTED = GaussianNB().fit(FRAME[["age"]], Y)
         (GaussianNB().fit(FRAME[["age", "tame"]].to_numpy(float), Y), {}, TableError, "matrix of 2 columns"),
         (FITTED, {"calibrate": FRAME}, TableError, "there is no column 'class' to predict"),
         (FITTED, {"calibrate": FRAME.assign(**{"class": "x"})}, TableError, "which the model does not know"),
+        (
+            FITTED,
+            {"calibrate": GAPS},
+            TableError,
+            "calibrate on: the GaussianNB refuses these rows: Input X contains NaN",
+        ),
+        (Duck(), {}, InputTypeError, "derived from scikit-learn's BaseEstimator"),
     ],
 )
 def test_what_cannot_be_wrapped_is_said_in_one_sentence(estimator, options, error, words):

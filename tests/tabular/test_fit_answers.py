@@ -9,7 +9,7 @@ import pytest
 
 from demur import RiskControl, load, save
 from demur.columns import TableError
-from demur.tabular import evaluate_table, fit_answers, read_table
+from demur.tabular import decide_file, evaluate_table, fit_answers, read_table
 
 
 def frame(n_rows=600, seed=0):
@@ -49,6 +49,15 @@ def test_an_answer_that_is_new_is_declined_with_its_reason():
     assert answers["reason"].to_pylist() == [None, "ambiguous; new category: says", "ambiguous"]
     judged = evaluate_table(model, table.append_column("truth", pa.array([0, 1, 7])))
     assert judged.n_rows == 3
+
+
+def test_whole_numbers_that_are_written_with_a_point_are_no_new_answers(tmp_path):
+    rows = frame().astype({"says": float})
+    model = fit_answers(as_csv(rows), "truth", answer="says", confidence="sure").model
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    decide_file(model, tmp_path / "new.csv", tmp_path / "out.parquet")
+    reasons = read_table(tmp_path / "out.parquet")["reason"]
+    assert set(reasons.to_pylist()) == {None, "ambiguous"}
 
 
 def test_a_guarantee_and_one_in_each_group():

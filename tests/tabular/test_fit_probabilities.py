@@ -117,7 +117,7 @@ def fitted(request):
     return request.param, fit_proba(csv(AS[request.param]), "y", cost=0.3)
 
 
-def test_calibration_undoes_what_is_too_sure(fitted):
+def test_calibration_corrects_overconfidence(fitted):
     kind, found = fitted
     assert found.model.facts["proba_kind"] == kind
     assert found.held_out.num_rows == 120
@@ -212,7 +212,7 @@ WRONG[[7, 11], 0] += 0.2
 @pytest.mark.parametrize(
     ("source", "options", "words"),
     [
-        (lambda: csv(WRONG), {}, r"row 8 sums to 1\.2 and not to 1, as probabilities do \(one of 2 such rows\)"),
+        (lambda: csv(WRONG), {}, r"row 8 sums to 1\.2, but probabilities must sum to 1 \(one of 2 such rows\)"),
         (lambda: csv(PROBA[:, :2], names=CLASSES[:2]), {}, "there is no column for 'refund', which 'y' holds"),
         (lambda: csv(PROBA, names=["p", "q", "r"]), {}, "there is no column for 'billing', 'other', 'refund'"),
         (lambda: csv(PROBA), {"kind": "odds"}, "there is no kind 'odds' of numbers; choose one of probabilities"),
@@ -244,9 +244,9 @@ def test_rows_are_divided_by_their_sum_where_the_kind_is_given():
     assert found.model.predict_proba(pa.table({"billing": [3.0], "other": [0.5], "refund": [0.5]})).shape == (1, 3)
 
 
-def test_new_rows_are_held_to_what_was_found():
+def test_new_rows_must_have_the_detected_kind():
     model = fit_proba(csv(PROBA), "y").model
-    with pytest.raises(TableError, match=r"row 2 sums to 1\.5 and not to 1"):
+    with pytest.raises(TableError, match=r"row 2 sums to 1\.5, but probabilities must sum to 1"):
         model.answers(pa.table({"billing": [0.5, 1.0], "other": [0.5, 0.5], "refund": [0.0, 0.0]}))
 
 

@@ -90,7 +90,7 @@ def test_a_fixed_cost_says_why_and_needs_no_script():
     assert "script" not in page.tags
     assert "input" not in page.tags
     assert "trained for a cost of 0.15 and gives no probabilities, so another cost needs another model" in text
-    assert "no confidence to check" in text
+    assert "its calibration cannot be checked" in text
     proba = [[0.9, 0.1], [0.4, 0.6]]
     decision = CostMatrix([[0, 1, 0.3], [1, 0, 0.3]]).decide(proba)
     other = report_html(Evaluation.of([0, 1], decision, classes=[0, 1], cost=0.3, proba=proba), "Rule")
@@ -154,7 +154,7 @@ def test_a_missing_template_engine_is_named(monkeypatch):
         report_html(fixed(), "None")
 
 
-def test_decisions_by_a_rule_are_not_priced_by_a_cost_that_nobody_gave():
+def test_decisions_by_a_rule_are_not_scored_at_a_default_cost():
     proba = [[0.9, 0.1], [0.4, 0.6]]
     rule = Threshold(0.7)
     judged = Evaluation.of([0, 1], rule.decide(proba), classes=[0, 1], proba=proba, explanation=rule.explain())

@@ -45,5 +45,5 @@ def test_what_can_be_no_class_is_refused(labels):
 
 
 def test_a_quantity_is_refused():
-    with pytest.raises(TableError, match="2,000 different numbers, which is a quantity"):
+    with pytest.raises(TableError, match="2,000 different numbers, so it is a quantity"):
         label_type(pa.chunked_array([pa.array([k + 0.5 for k in range(2_000)])]), "y")

@@ -74,7 +74,7 @@ def test_repetitions_add_up_to_the_weights():
     assert np.bincount(rows, minlength=5)[[0, 3]].tolist() == [1, 2]
 
 
-def test_the_new_model_knows_what_it_was_made_of(model, old, desk):
+def test_the_new_model_records_its_rows(model, old, desk):
     found = refit_table(model, old, desk, audit=0.1)
     assert found.n_trained == 400
     assert found.n_declined + found.n_audited == desk.num_rows

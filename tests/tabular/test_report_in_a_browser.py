@@ -105,7 +105,7 @@ def test_the_keyboard_moves_the_slider(visit):
     assert page.input_value("#cost-number") == "0.5"
 
 
-def test_a_number_off_the_grid_goes_to_the_nearest_and_nonsense_to_the_last(visit):
+def test_a_typed_cost_goes_to_the_nearest_step_and_invalid_text_is_ignored(visit):
     evaluation = free()
     page = visit(evaluation)
     page.fill("#cost-number", "0.1012")

@@ -179,7 +179,7 @@ def test_a_model_reads_the_notation_that_it_was_fitted_on(tmp_path):
         decide_file(fitted.model, new, tmp_path / "other.csv")
 
 
-def test_a_note_shows_a_sign_that_is_written_in_another_way():
+def test_a_note_shows_an_unusual_sign():
     with pytest.warns(TableWarning, match=r"column 'x' holds '\(5\)', read as a number"):
         assert read("x;y\n7;a\n(5);a\n")[0]["x"].to_pylist() == [7.0, -5.0]
 

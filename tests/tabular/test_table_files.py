@@ -141,7 +141,7 @@ ROWS = b"".join(b"%d,some words to fill the blocks with\n" % i for i in range(20
             {"a": pa.timestamp("us")},
             ["column 'a'", "row 2", "'1/2/2024'", "not a date", "--dayfirst"],
         ),
-        (b"a\ntrue\nmaybe\n", {"a": pa.bool_()}, ["row 2", "'maybe'", "truth value"]),
+        (b"a\ntrue\nmaybe\n", {"a": pa.bool_()}, ["row 2", "'maybe'", "boolean"]),
         (b"a,b,c\n1,2,3\n1,2,x\n", {"c": pa.float64()}, ["column 'c'", "row 2", "'x'"]),
         (b'a,b\n1,x\n0,"y\n', {"a": pa.float64()}, ["quotation mark"]),
         (b'a,b,c\n1,x,2\n,y,"z\n', {"a": pa.float64()}, ["quotation mark"]),

@@ -106,8 +106,8 @@ def test_the_input_is_never_written_to(tmp_path):
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("out", "does not end in a known format"),
-        ("out.xlsx", "does not end in a known format"),
+        ("out", "has an unknown format"),
+        ("out.xlsx", "has an unknown format"),
         ("out.parquet.gz", "only text can be compressed"),
         (".", "is a folder"),
     ],

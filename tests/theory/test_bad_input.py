@@ -63,8 +63,15 @@ def test_a_class_of_torch_is_refused_with_an_object():
         check_calibration(torch.nn.CrossEntropyLoss, 3, 0.2)
 
 
+def test_a_call_with_scores_and_labels_exchanged_gets_one_sentence(capfd):
+    with pytest.raises(LossContractError, match="called with scores first"):
+        check_calibration(lambda y, s: torch.log_softmax(s, -1).gather(-1, y[:, None])[:, 0], 3, 0.2)
+    assert capfd.readouterr().err == ""
+
+
 BROKEN_RULES = {
     "raises": (lambda s, c: s[:, 99], "raised IndexError"),
+    "labels only": (lambda s, c: s.argmax(-1), "returns two tensors"),
     "labels of floats": (lambda s, c: (s[:, 0], s[:, 0] > 0), "integer label"),
     "labels out of range": (lambda s, c: (torch.full((len(s),), 7), s[:, 0] > 0), r"0 \.\.\. 2"),
     "reject of the wrong shape": (lambda s, c: (s.argmax(-1), s > 0), "one boolean 'reject' per row"),
@@ -91,7 +98,7 @@ def test_fewer_than_two_classes_are_refused(n_classes):
         check_calibration("ce", n_classes, 0.2)
 
 
-@pytest.mark.parametrize("n_classes", [2.5, True])
+@pytest.mark.parametrize("n_classes", [2.5, True, "3", None])
 def test_a_number_of_classes_that_is_none_is_refused(n_classes):
     with pytest.raises(ValueError, match="whole number"):
         check_calibration("ce", n_classes, 0.2)
@@ -115,6 +122,8 @@ def test_a_rule_for_a_loss_that_has_one_is_refused():
         check_calibration("ce", 3, 0.2, rule="softmax")
     with pytest.raises(ValueError, match="'softmax', 'rejector', 'reject-score' or a function"):
         check_calibration(get("ce").forward, 3, 0.2, rule="majority")
+    with pytest.raises(ValueError, match="or a function of"):
+        FunctionLoss(get("ce").forward, 3)
 
 
 def test_a_loss_class_is_taken_with_its_defaults():
@@ -138,6 +147,14 @@ def test_threads_are_given_back():
 def test_costs_of_the_wrong_shape_are_refused(cost, message):
     with pytest.raises(ValueError, match=message):
         check_calibration("ce", 3, cost)
+
+
+@pytest.mark.filterwarnings("ignore::demur.theory.RuleWarning")
+@pytest.mark.parametrize("cost", [[0.0, 0.0, 0.0], [[0, 1, 1, 9]] * 3])
+@pytest.mark.parametrize("loss", ["ce", torch.nn.CrossEntropyLoss(reduction="none")])
+def test_costs_at_which_one_decision_is_always_best_are_refused(loss, cost):
+    with pytest.raises(CostRangeError, match="one decision is the best"):
+        check_calibration(loss, 3, cost)
 
 
 def test_a_loss_of_one_price_refuses_a_matrix():

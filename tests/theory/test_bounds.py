@@ -229,7 +229,7 @@ def test_the_rademacher_bounds_are_above_what_random_signs_reach(function_class,
         ({"cost": 0.6}, r"\(0, 0.5\)"),
     ],
 )
-def test_proposition_9_refuses_what_it_is_not_about(change, message):
+def test_proposition_9_refuses_other_losses(change, message):
     call = {"loss": "ova+log", "cost": 0.2, "n_samples": 100, "n_classes": 3, **change}
     with pytest.raises(ValueError, match=message):
         estimation_error_bound(call.pop("loss"), call.pop("cost"), function_class=NormBoundedLinear(1.0, 1.0), **call)

@@ -57,7 +57,7 @@ def hull(x, y):
     return np.array(kept).T
 
 
-def test_a_value_does_not_depend_on_what_else_is_asked():
+def test_a_value_does_not_depend_on_the_other_arguments():
     xi = calibration_function("ce", 3, 0.49)
     together = xi(np.array([0.02, 0.0201, 0.5]))
     assert float(xi(0.02)) == together[0]

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from demur.losses import AdditivePairwise, available, get
 from demur.losses.pairwise import PairwiseLoss
-from demur.theory import RuleWarning, check_calibration, pointwise_risk
+from demur.theory import FunctionLoss, RuleWarning, check_calibration, pointwise_risk
 from demur.theory.bayes import as_target
 from demur.theory.examined_loss import examine
 from demur.theory.witness import verify
@@ -155,6 +155,7 @@ def test_the_report_says_what_refutes_and_what_would_settle():
     open_ = str(check_calibration(lambda s, y, cost: torch.relu(get("ce").forward(s, y, cost) - 3), 2, 0.2))
     assert open_.startswith("INCONCLUSIVE: <lambda>")
     assert "What would settle it" in open_
+    assert "would have passed" in open_
 
 
 @pytest.mark.slow  # the corpus has one scaled loss that is checked quickly
@@ -240,6 +241,32 @@ def test_a_rule_blind_to_the_cost_has_the_gap_of_a_divergence():
     p = report.counterexample.max()
     divergence = p * np.log(p / 0.6) + (1 - p) * np.log((1 - p) / 0.4)
     assert report.witness.gap == pytest.approx(divergence, rel=1e-4)
+
+
+def shifted_for_one_class(number, by):
+    def rule(scores, cost):
+        best = torch.softmax(scores, -1).max(-1)
+        return best.indices, best.values <= 1 - cost + by * (best.indices == number)
+
+    return rule
+
+
+@pytest.mark.parametrize("n_classes", [3, 26])
+def test_a_threshold_that_is_off_for_one_class_is_no_symmetric_rule(n_classes):
+    for by in (1e-4, -1e-4):
+        loss = FunctionLoss(get("brier").forward, shifted_for_one_class(n_classes // 2, by))
+        assert not examine(loss, as_target(0.2, n_classes)).symmetric
+    assert examine(
+        FunctionLoss(get("brier").forward, shifted_for_one_class(-1, 0.1)), as_target(0.2, n_classes)
+    ).symmetric
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("by", "fails"), [(2e-3, "false_reject"), (-2e-3, "false_accept")])
+def test_a_threshold_that_is_off_for_one_class_of_26_is_refuted(by, fails):
+    report = check_calibration(get("ce").forward, 26, 0.2, rule=shifted_for_one_class(13, by))
+    assert report.fails == {fails}
+    assert report.counterexample.argmax() == 13
 
 
 def test_time_that_is_up_is_said():

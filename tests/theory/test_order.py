@@ -89,7 +89,7 @@ def test_a_loss_that_swaps_classes_is_caught():
     assert any(eta[i] < eta[j] and scores[i] > scores[j] for i in range(3) for j in range(3))
 
 
-def test_a_loss_that_ties_what_differs_is_not_strict():
+def test_a_loss_with_equal_scores_for_different_probabilities_is_not_strict():
     def coarse(scores, y, cost):
         """Cannot tell classes 0 and 1 apart."""
         pooled = torch.stack([scores[:, 0] + scores[:, 1], scores[:, 2]], -1)

@@ -4,11 +4,13 @@ import functools
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from corpus import (
+    CASES,
     asymmetric_softmax,
     brier,
     cao,
@@ -45,8 +47,10 @@ from test_check_calibration import some_slow
 
 from demur import RejectOption, load, save
 from demur.deploy.onnx.onnx_export import compare_onnx, export_onnx
+from demur.errors import InputError
 from demur.rules import Relinked
-from demur.theory import check_calibration
+from demur.theory import FunctionLoss, check_calibration
+from demur.theory.calibration_report import operations
 
 PRIOR = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
 WRONG = chow_on(lambda s: softmax(1.2 * s))
@@ -243,10 +247,43 @@ def test_a_theorem_in_latex():
     text = check_calibration("ce", 3, 0.2).latex()
     assert r"\begin{proposition}" in text
     assert "is calibrated for rejection" in text
+    assert r"\textbar{}max eta - 0.8\textbar{} \textgreater{}= 1e-09" in text
+
+
+def test_a_counterexample_in_latex_has_powers_of_ten_and_escaped_names():
+    text = check_calibration(FunctionLoss(mae, title="my_loss, 50% {x}"), 2, 0.2).latex()
+    assert r"The loss my\_loss, 50\% \{x\} with $K = 2$" in text
+    assert r"\cdot 10^{-" in text
+
+
+@pytest.mark.parametrize("case", some_slow({case.name: case for case in CASES}, quick=("brier", "crammer-singer")))
+def test_the_operations_of_a_loss_are_written_out_with_its_values(case):
+    case = next(each for each in CASES if each.name == case)
+    loss = FunctionLoss(case.loss, case.rule, case.outputs)
+    cost = case.cost if np.ndim(case.cost) == 0 else torch.as_tensor(case.cost)
+    y, n_outputs = torch.arange(case.classes), loss.n_outputs(case.classes)
+    scores, others = torch.randn(2, case.classes, n_outputs, dtype=torch.float64)
+    names = {
+        "torch": torch,
+        "inf": torch.inf,
+        "nan": torch.nan,
+        "device": torch.device,
+        "SimpleNamespace": SimpleNamespace,
+    }
+    exec("def losses(s_1, y_1):\n" + operations(lambda s, y: loss.forward(s, y, cost), scores, y), names)
+    assert torch.equal(names["losses"](others, y), loss.forward(others, y, cost))
+
+
+def test_a_loss_with_a_branch_on_values_has_no_script():
+    def branching(scores, y):
+        return mae(scores, y, 0.2) if float(scores.detach().abs().max()) < 1e9 else scores[:, 0]
+
+    with pytest.raises(InputError, match="more than torch operations"):
+        check_calibration(branching, 2, 0.2).script()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", ["apc+log", "gamblers", ce])
+@pytest.mark.parametrize("loss", ["apc+log", "gamblers", ce, brier, crammer_singer])
 def test_the_script_checks_a_counterexample_without_demur(loss, tmp_path):
     own = chow_on(lambda s: softmax(1.1 * s)) if callable(loss) else None
     report = check_calibration(loss, 3, 0.2, rule=own)

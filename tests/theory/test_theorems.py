@@ -173,6 +173,7 @@ WELL_KNOWN = {
     "one-versus-all exponential": (one_versus_all(lambda z: torch.exp(-z)), chow(sigmoid_twice)),
     "one-versus-all squared": (one_versus_all(lambda z: (1 - z) ** 2), chow(half)),
     "one-versus-all squared hinge": (one_versus_all(squared_hinge), chow(cut_half)),
+    "binary cross-entropies": (bce, chow(torch.sigmoid)),
     "squared error": (
         lambda s, y: F.mse_loss(s, F.one_hot(y, 3).to(s), reduction="none").sum(-1),
         chow(lambda s: s),
@@ -190,7 +191,17 @@ UNRECOGNISED["class weights"] = (
     lambda s, y: F.cross_entropy(s, y, weight=WEIGHTS, reduction="none"),
     chow(lambda s: (lambda p: p / p.sum(-1, keepdim=True))(torch.softmax(s, -1) / WEIGHTS)),
 )
-UNRECOGNISED |= {"tsallis": (tsallis, "softmax"), "binary cross-entropies": (bce, chow(torch.sigmoid))}
+UNRECOGNISED["tsallis"] = (tsallis, "softmax")
+FORMS = {
+    "log(1 + e^-z)": (one_versus_all(lambda z: torch.log1p(torch.exp(-z))), chow(torch.sigmoid)),
+    "soft margin": (lambda s, y: F.soft_margin_loss(s, sides(s, y), reduction="none").sum(-1), chow(torch.sigmoid)),
+    "mean of binary cross-entropies": (
+        lambda s, y: F.multilabel_soft_margin_loss(s, F.one_hot(y, 3), reduction="none"),
+        chow(torch.sigmoid),
+    ),
+    "brier, mean over the classes": (lambda s, y: brier(s, y) / 3, "softmax"),
+}
+"""Other ways to write some of them."""
 OVER_ACTIONS = {"mozannar-sontag", "cao", "mao", "verma-nalisnick"}
 
 
@@ -205,7 +216,27 @@ def test_well_known_losses_as_plain_functions_have_a_theorem(name):
     assert prove(*WELL_KNOWN[name], outputs, cost=0.21 if name not in OVER_ACTIONS else 0.4) is not None
 
 
-def test_there_are_25_and_seven_are_left_to_the_search():
+@pytest.mark.parametrize("name", FORMS)
+def test_other_ways_to_write_them_have_a_theorem_too(name):
+    assert prove(*FORMS[name]) is not None
+
+
+def of_one_score(s, c):
+    return (s[:, 0] > 0).long(), torch.maximum(torch.sigmoid(s[:, 0]), torch.sigmoid(-s[:, 0])) <= 1 - c
+
+
+def test_two_classes_with_one_score_have_a_theorem():
+    def loss(s, y):
+        return F.softplus(-(2 * y - 1) * s[:, 0])
+
+    assert prove(loss, of_one_score, 1, classes=2) is not None
+    assert prove(loss, lambda s, c: of_one_score(s, c + 1e-6), 1, classes=2) is None
+    assert prove(loss, lambda s, c: ((s[:, 0] > 0.1).long(), of_one_score(s, c)[1]), 1, classes=2) is not None
+    assert prove(loss, lambda s, c: ((s[:, 0] > 2).long(), of_one_score(s, c)[1]), 1, classes=2) is None
+    assert prove(loss, lambda s, c: ((s[:, 0] > 0).long(), s[:, 0] < 0), 1, classes=2) is None
+
+
+def test_there_are_25_and_six_are_left_to_the_search():
     assert len(WELL_KNOWN) + len(UNRECOGNISED) == 25
     for loss, rule in UNRECOGNISED.values():
         assert prove(loss, rule) is None
@@ -259,6 +290,10 @@ NEAR_MISSES = {
     "probabilities clamped": (lambda s, y: -torch.log(own(torch.softmax(s, -1), y).clamp(min=1e-12)), "softmax"),
     "a bump": (lambda s, y: LOGISTIC(s, y) + 1e-3 * torch.exp(-100 * (s - 1.2) ** 2).sum(-1), SIGMOID),
     "a bump far out": (lambda s, y: LOGISTIC(s, y) + 30 * torch.exp(-((s - 15) ** 2)).sum(-1), SIGMOID),
+    "a fall far out with a tiny factor": (
+        lambda s, y: LOGISTIC(s, y) - (1e-13 * F.relu(s - 30) ** 20).sum(-1),
+        SIGMOID,
+    ),
     "a bump beside the threshold": (lambda s, y: LOGISTIC(s, y) - F.relu(1e-6 - (s - 1.5).abs()).sum(-1), SIGMOID),
     "a threshold off by 3e-4": (ce, shifted(lambda s: torch.softmax(s, -1), 3e-4)),
     "a threshold off by 1e-7": (LOGISTIC, shifted(torch.sigmoid, 1e-7)),

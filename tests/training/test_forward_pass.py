@@ -50,7 +50,7 @@ def test_a_row_has_the_same_scores_among_others_and_in_a_stack(trained):
 
 
 @pytest.mark.parametrize("name", ["perceptron", "periodic"])
-def test_each_network_may_have_rows_of_its_own(name):
+def test_each_network_may_have_its_own_rows(name):
     architecture = NETWORKS[name]
     vectors = np.random.default_rng(1).normal(size=(2, architecture.vector_length)).astype(np.float32) / 3
     own = np.stack([ROWS, ROWS[::-1]])

@@ -61,8 +61,8 @@ def run() -> None:
         sys.exit(0)
     except (UserError, OSError) as error:
         said = str(error)
-        if isinstance(error, OSError) and error.filename:
-            said = f"{error.filename}: {error.strerror}."
+        if isinstance(error, OSError) and error.strerror:
+            said = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
         notes.print(f"demur: {' '.join(said.split())}", markup=False)
         sys.exit(getattr(error, "exit_code", 2))
     except MemoryError:
@@ -71,12 +71,12 @@ def run() -> None:
 
 
 def main() -> None:
-    """Run the program as a process of its own, and exit at once after an error.
+    """Run the program as a process, and exit immediately after an error.
 
     A thread of Arrow may still be reading ahead then; the normal end of the interpreter would abort it, with another
     exit code.
     """
-    gc.set_threshold(100_000)  # imports make many objects that stay: a collection every 700 takes a tenth of the start
+    gc.set_threshold(100_000)  # imports create many objects: frequent collections take a tenth of the start
     try:
         run()
     except SystemExit as leaving:

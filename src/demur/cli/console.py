@@ -1,4 +1,4 @@
-"""What the commands print: sentences, tables and notes."""
+"""Output of the commands: sentences, tables and notes."""
 
 import datetime
 import json
@@ -31,7 +31,7 @@ notes = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Print warnings for users as notes on standard error, each once; other kinds are for programmers."""
+    """Print warnings for users as notes on standard error, each once; other warnings are ignored."""
     shown = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -78,7 +78,7 @@ def is_watched() -> bool:
 
 
 def check_new_model(path: Path, force: bool) -> None:
-    """Refuse a folder that a model cannot be written to, before any time is spent."""
+    """Refuse a folder that a model cannot be written to, before the training."""
     check_free(path, "--out", force)
     from demur.deploy.model_folder import check_target
 
@@ -135,7 +135,7 @@ _MOST_NOTES = 8
 
 
 def print_fit(model: "TableModel", data: str, seconds: float) -> None:
-    """Print what was read, which columns are used, and what was trained."""
+    """Print the rows read, the columns used, and the trained model."""
     from demur.columns.frames import shown
     from demur.tabular.evaluation_figures import counted
 
@@ -176,7 +176,7 @@ _IN_THE_REPORT = {"aurc", "aurc_ranked"}
 
 
 def print_evaluation(evaluation: "Evaluation | CallsEvaluation", where: str) -> None:
-    """Print the figures with their intervals, and what they mean."""
+    """Print the figures with their intervals, and their meaning."""
     from demur.tabular import Evaluation
 
     sentences = evaluation.sentences()
@@ -222,7 +222,7 @@ def _print_figures(evaluation: "Evaluation") -> None:
 
 
 def _print_calls(evaluation: "CallsEvaluation", where: str) -> None:
-    """Print what a cascade costs next to single services and to all of them."""
+    """Print the cost of a cascade beside those of single services and of all of them."""
     from demur.tabular.evaluation_figures import four_digits, percent
 
     headings, rows = ["", "spent", "wrong", "95 % interval", "asked"], []
@@ -248,9 +248,9 @@ def about(model: "TableModel", data: str) -> dict[str, str]:
 
 
 def before_refit(model: "TableModel") -> str:
-    """Return the words for the model that was evaluated before the last fit."""
+    """Return the description of the model that was evaluated before the last fit."""
     rows = model.facts["evaluated_before_refit"]["rows"]
-    return f"the model of {rows:,} rows, before it was fitted again on all {model.facts['rows']:,}"
+    return f"the model fitted on {rows:,} rows, before the refit on all {model.facts['rows']:,}"
 
 
 def _interval(found: "Interval", write: Callable[[float], str]) -> list[str]:

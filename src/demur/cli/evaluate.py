@@ -1,4 +1,4 @@
-"""``demur evaluate``: how good the decisions on labelled rows are."""
+"""``demur evaluate`` and ``demur compare``: evaluate decisions on labelled rows."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -102,7 +102,7 @@ def compare(
 ) -> None:
     """Compare what two models cost on the same rows, and say whether the difference is significant.
 
-    Models with different costs, or whose rule has none, need --cost.
+    --cost is required if the models have different costs or a rule without one.
 
     Example: demur compare model-a/ model-b/ test.csv
     """

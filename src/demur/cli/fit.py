@@ -83,7 +83,7 @@ _OWN_OPTIONS: dict[str, tuple[str, ...]] = {
     "answers": ("answer", "confidence"),
     "calls": ("human", "mistake", "budget"),
 }
-"""Options of one fitting function, beside the fields of ``FitOptions``."""
+"""Options of one fitting function that are not fields of ``FitOptions``."""
 
 Data = Annotated[str | None, typer.Argument(help="CSV, Excel, JSON lines, Parquet or Arrow file, or -.")]
 Target = Annotated[str, DATA("--target", "-t", help="Column to predict.")]
@@ -200,7 +200,7 @@ def fit(
 
 
 def _fit(given: Mapping[str, Any]) -> None:
-    """Fit, evaluate and write a model, and print how good it is."""
+    """Fit, evaluate and write a model, and print the evaluation."""
     _check(given)
     fitting = next((one for one in ("calls", "answers", "proba") if given[one] is not None), "data")
     source, options, out, report = given[fitting], _options(given, fitting), given["out"], given["report"]
@@ -222,7 +222,7 @@ def _fit(given: Mapping[str, Any]) -> None:
         say("")
         print_evaluation(judged, f"on {judged.n_rows:,} {'other' if given['test'] else 'held-out'} rows")
         if fitted.judged is not None:
-            say(f"These figures are those of {before_refit(fitted.model)}.")
+            say(f"These are the figures of {before_refit(fitted.model)}.")
     else:
         say(" ".join(filter(None, [fitted.model.explain(), "The model was not evaluated: no rows were held out."])))
     starved = fitted.model.facts.get("starved")
@@ -234,7 +234,7 @@ def _fit(given: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _dask_workers(scheduler: str | None) -> Iterator[None]:
-    """Fit candidates and folds on the workers of a scheduler, where one is given."""
+    """Fit candidates and folds on the workers of a scheduler, if one is given."""
     if scheduler is None:
         yield
         return
@@ -247,7 +247,7 @@ def _dask_workers(scheduler: str | None) -> Iterator[None]:
 
 
 def _check(given: Mapping[str, Any]) -> None:
-    """Refuse options that cannot be used together, before any time is spent."""
+    """Refuse options that cannot be used together, before any file is read."""
     flags = {name: "DATA" if name == "data" else f"--{name.replace('_', '-')}" for name in given}
     for name, others in _EXCLUDES.items():
         for other in others:
@@ -279,7 +279,7 @@ def _check(given: Mapping[str, Any]) -> None:
 
 
 def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:
-    """Return what the fitting function takes of the options: fields of ``FitOptions``, and some of its own."""
+    """Return the arguments of the fitting function: fields of ``FitOptions`` and additional ones."""
     from demur.tabular.fitting import FitOptions, read_cost_matrix
 
     fields = given.keys() & FitOptions.__dataclass_fields__.keys()
@@ -321,7 +321,7 @@ def _novelty_rate(novelty: str) -> float | str | None:
 
 
 def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, delta: float | None) -> "Rule | None":
-    """Return the rule that the options ask for; None for Chow's rule at a cost."""
+    """Return the rule that the options specify; None for Chow's rule at a cost."""
     options = {"--cost": cost, "--coverage": coverage, "--max-risk": max_risk}
     given = [name for name, value in options.items() if value is not None]
     if len(given) > 1:
@@ -336,7 +336,7 @@ def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, 
 
 
 def _save(fitted: "FittedFile", data: str, given: Mapping[str, Any]) -> "Evaluation | CallsEvaluation | None":
-    """Evaluate the model, write it, and a report where one is wanted."""
+    """Evaluate the model, and write it and, if requested, a report."""
     from demur.deploy import Reference, save
     from demur.tabular import Evaluation, write_report
 
@@ -352,6 +352,6 @@ def _save(fitted: "FittedFile", data: str, given: Mapping[str, Any]) -> "Evaluat
     if report is not None and isinstance(judged, Evaluation):
         title, made = f"{model.target} from {data}", about(fitted.judged or model, data)
         if fitted.judged is not None:
-            made["Figures"] = f"those of {before_refit(model)}"
+            made["Figures"] = f"of {before_refit(model)}"
         write_report(judged, report, title=title, made=made, overwrite=given["force"])
     return judged

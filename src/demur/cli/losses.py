@@ -65,7 +65,10 @@ def check(
     if latex is not None:
         latex.write_text(report.latex(), encoding="utf-8")
         if report.refuted:
-            latex.with_suffix(".py").write_text(report.script(), encoding="utf-8")
+            try:
+                latex.with_suffix(".py").write_text(report.script(), encoding="utf-8")
+            except InputError as error:
+                note(str(error))
     if figure is not None:
         try:
             from demur.theory import pictures
@@ -90,7 +93,7 @@ def check(
 
 
 def _changed(loss: str, rule: str | None, changes: dict[str, Any]) -> Any:
-    """Return the loss with its rule and with the parameters that were given."""
+    """Return the loss with the given rule and parameters."""
     from demur.losses import resolve
     from demur.losses.registry import load_object
 

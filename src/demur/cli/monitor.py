@@ -125,8 +125,7 @@ def _check_state(
             )
     if reference not in (None, found.reference):
         raise InputError(
-            f"{state} was started with another model or other reference rows: give the same --reference, or start "
-            "another state."
+            f"{state} belongs to another model or other reference rows: use its --reference, or start another state."
         )
 
 

@@ -118,11 +118,11 @@ _ASK_FOR_PANDAS = (
     "sklearn.utils.fixes",
     __name__,
 )
-"""Modules that import pandas, if it is installed, to find out whether a value is of pandas."""
+"""Modules that import pandas, if it is installed, only to recognise its types."""
 
 
 class _WithoutPandas:
-    """Lets the import of pandas fail in these modules."""
+    """Import hook that lets the import of pandas fail in these modules."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
@@ -146,7 +146,7 @@ class _Postponed(ModuleType):
 
 
 def _import_scikit_learn() -> None:
-    """Import scikit-learn and skops without what no prediction uses, which is half of the time to decide one row.
+    """Import scikit-learn and skops without modules that predictions do not use, which halves the time for one row.
 
     scikit-learn imports scipy.stats and pandas, if it is installed, for a few functions. skops imports every module of
     scikit-learn to list the estimators that it trusts; :mod:`demur.deploy.model_folder` recognises them by itself. Only

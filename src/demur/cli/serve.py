@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -108,8 +109,10 @@ def _own_names(host: str) -> tuple[str, ...]:
     """Return the names of this machine under which clients may reach the service."""
     if host not in ("0.0.0.0", "::"):
         return (host,)
-    name = socket.gethostname()
-    return (name, *{str(found[4][0]) for found in socket.getaddrinfo(name, None)})
+    name, found = socket.gethostname(), []
+    with suppress(OSError):  # no address is known for the name
+        found = socket.getaddrinfo(name, None)
+    return (name, *{str(one[4][0]) for one in found})
 
 
 def _free_address(host: str, port: int) -> tuple[str, int]:

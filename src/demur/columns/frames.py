@@ -78,7 +78,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def check_columns(names: Iterable[str], columns: Collection[str], where: str, use: str = "") -> None:
-    """Refuse names that are no columns of a table, and suggest similar ones.
+    """Refuse names that are not columns of a table, and suggest similar ones.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def as_table(X: Features) -> pa.Table:
     Raises
     ------
     TableError
-        If it is none of these, or its columns have no names of their own.
+        If it is none of these, or its columns do not have distinct names.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def check_names(names: tuple[str, ...], name: str) -> None:
     if "" in names:
         position = names.index("") + 1
         problem = f"{name} has no name for column {position:,} of {len(names):,}"
-        raise TableError(f"{problem}: name every column in the header, or leave it out")
+        raise TableError(f"{problem}: name every column in the header, which must be the first line, or leave it out")
     twice = [column for column, count in Counter(names).items() if count > 1]
     if twice:
         raise TableError(f"{name} has more than one column named {listed(twice)}: give each column its own name")

@@ -54,8 +54,9 @@ class Column:
     ----------
     name : str
     kind : {"number", "boolean", "category", "date", "time", "text"}
-        Numbers are unchanged, durations and times of day are seconds, truth values 0 and 1, dates days since 1970, and
-        categories their position in ``categories``. Text is 0: models that use it read the text itself.
+        Type of the column. Numbers are unchanged; durations and times of day become seconds, booleans 0 and 1, dates
+        days since 1970, and categories their position in ``categories``. Text becomes 0, because models that use text
+        read it directly.
     categories : tuple of str
         The values of a categorical column, the most frequent first.
     other : bool
@@ -87,20 +88,29 @@ class Column:
         if type_ is None or pa.types.is_null(type_):
             return True  # a CSV file, or nothing but missing values
         if self.kind not in ("category", "text"):
-            return kind_of_type(type_.value_type if pa.types.is_dictionary(type_) else type_) == self.kind
+            there = type_.value_type if pa.types.is_dictionary(type_) else type_
+            return kind_of_type(there) == self.kind and (self.zoned or getattr(there, "tz", None) is None)
         if kind_of_type(type_) == "category" or self.kind == "text":
             return kind_of_type(type_) == "category"
-        is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)  # integers with gaps are often floats
-        numbered = is_number and all(value.lstrip("-").isdigit() for value in self.categories)
-        return bool(numbered or (pa.types.is_boolean(type_) and {*self.categories} <= {"true", "false"}))
+        written = pa.array(self.categories, pa.string())
+        try:  # 7 may be a number, whose column is of floats where there are gaps; 07 is none
+            return bool(written.cast(type_).cast(pa.string()).equals(written))
+        except pa.ArrowException:
+            return False
 
     def encode(self, values: Values, where: str, unseen: float = np.nan) -> Floats:
         """Return the column as numbers, NaN where a value is missing or infinite, ``unseen`` for a new category."""
         values = as_type(values, self.arrow_type, self.name, where)
         if self.kind == "category":
-            found = pc.index_in(values, value_set=pa.array(self.categories, pa.string())).cast(pa.float64())
+            known = pa.array(self.categories, pa.string())
+            found = pc.index_in(values, known)
+            if found.null_count > values.null_count:  # pandas writes 7 and true as 7.0 and True beside missing values
+                plain = pc.if_else(pc.is_in(values, pa.array(["True", "False"])), pc.utf8_lower(values), values)
+                plain = pc.replace_substring_regex(plain, r"^(-?\d+)\.0$", r"\1")
+                found = pc.coalesce(found, pc.index_in(plain, known))
             new = pc.and_(pc.is_null(found), pc.is_valid(values))
-            return _as_float(pc.if_else(new, float(len(self.categories)) if self.other else unseen, found))
+            other = float(len(known)) if self.other else unseen
+            return _as_float(pc.if_else(new, other, found.cast(pa.float64())))
         if self.kind == "text":
             return _as_float(pc.if_else(pc.is_valid(values), 0.0, None))
         if self.kind in ("number", "boolean"):
@@ -132,7 +142,7 @@ def _as_float(values: Values) -> Floats:
 
 
 def as_type(values: Values, wanted: pa.DataType, column: str, where: str) -> Values:
-    """Convert an Arrow array to another type, or say which of its values is not of that type; durations are seconds.
+    """Convert an Arrow array to another type, or name a value that does not have that type; durations become seconds.
 
     Examples
     --------
@@ -169,7 +179,7 @@ def no_such_value(
 
 
 def type_in_words(kind: pa.DataType) -> str:
-    """Return the words for a value of a type.
+    """Return the name of a type for messages.
 
     Examples
     --------
@@ -180,7 +190,7 @@ def type_in_words(kind: pa.DataType) -> str:
         return "a date with a time zone, such as 2024-12-31T23:59Z"
     words: dict[Kind | None, str] = {
         "number": "a number",
-        "boolean": "a truth value such as true or false",
+        "boolean": "a boolean such as true or false",
         "date": "a date such as 2024-12-31",
         "time": "a time of day such as 23:59",
         "category": "text",
@@ -232,7 +242,7 @@ class Schema:
         Parameters
         ----------
         frame : pandas or polars DataFrame, pyarrow.Table, or array
-            Rows as a model takes them. With more rows, the schema learns more categories.
+            Rows in the form that a model takes. With more rows, the schema learns more categories.
         target : str, optional
             The column with the labels, which is not a feature.
         drop : names
@@ -258,7 +268,7 @@ class Schema:
         drop: Collection[str] = (),
         text: Collection[str] = (),
     ) -> Self:
-        """Decide for each column of a table whether it is a feature, and of which kind.
+        """Decide for each column of a table whether it is a feature, and its kind.
 
         Parameters
         ----------
@@ -270,7 +280,7 @@ class Schema:
         drop : names
             Columns to leave out.
         text : names
-            Columns of text, beside those that look like it: long, and mostly different from row to row.
+            Columns of text, in addition to those with long texts that mostly differ, which are recognised.
 
         Raises
         ------
@@ -304,7 +314,7 @@ class Schema:
         return cls(tuple(columns), target, aside, remarks)
 
     def notation_with(self, given: Mapping[str, object]) -> ByName:
-        """Return how the file was written that the table came from, with other options where they are given."""
+        """Return the notation of the file that the table came from, with the given options instead."""
         return {**self.notation} | {name: value for name, value in given.items() if value is not None}
 
     @property
@@ -473,7 +483,7 @@ def _understand(name: str, values: pa.ChunkedArray, keep: bool, text: bool) -> t
 
 
 def _numbered_rows(name: str, values: Values) -> str:
-    """Return why integers look like identifiers of rows; empty if they do not."""
+    """Return the reason why integers look like row identifiers; empty if they do not."""
     n = len(values)
     if n > 1 and _IDENTIFIER.search(name) and pc.count_distinct(values).as_py() == n:
         return _ALL_DIFFERENT
@@ -500,7 +510,7 @@ def _category(name: str, text: Values, keep: bool, is_category: bool) -> tuple[C
 
 
 def _unlike_category(name: str, distinct: Values, n_valid: int) -> str:
-    """Return why text is not a category but numbers, sentences or identifiers; empty if it is."""
+    """Return the reason why text is not a category but numbers, sentences or identifiers; empty if it is a category."""
     if len(distinct) >= _MANY_ROWS:
         numbers = pc.mean(pc.cast(pc.match_substring_regex(distinct, _NUMBER_AS_TEXT), pa.float64())).as_py()
         if numbers > 0.9 and not pc.any(pc.match_substring_regex(distinct, _LEADING_ZERO)).as_py():

@@ -22,8 +22,8 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     For a batch, :meth:`assign` solves the transport problem exactly: of all ways to give each row to the model or to an
     expert within the limits, it finds one of least total expected cost. In a stream, each row must be decided before
-    the next is seen: :meth:`fit` finds prices of scarcity on calibration rows, and :meth:`assign` adds them to the
-    prices of the experts.
+    the next is seen: :meth:`fit` finds a surcharge for each expert on calibration rows, and :meth:`assign` adds it to
+    the expert's price.
 
     Parameters
     ----------
@@ -36,24 +36,24 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     Attributes
     ----------
     scarcity_ : dict
-        After ``fit``: the amount that is added to each expert's price.
+        The surcharge on each expert's price that ``fit`` found.
 
     Notes
     -----
     Batch: the assignment starts with the best action of each row. While an expert has too many rows, the cheapest chain
-    of moves to the model or to an expert with room is made (successive shortest paths), which keeps the assignment
-    optimal for its loads. Rows on which the model and the expert cost the same are moved first.
+    of moves to the model or to an expert below its limit is made (successive shortest paths), which keeps the
+    assignment optimal for its loads. Rows on which the model and the expert cost the same are moved first.
 
     Stream: a tenth of the calibration rows gives the prices :math:`\lambda_e`; a single limited expert needs none. On
     the other rows, experts get one surcharge :math:`s_e` each, in the order of their limits, the largest first. An
     expert is asked on the rows that no earlier one takes and on which asking saves more than the best alternative (the
     model, an expert without a limit, or a later expert at its price) by more than :math:`s_e`. The surcharge is the
-    order statistic that leaves :math:`k_e` rows above it, and k is the largest number with
-    :math:`P(\mathrm{Bin}(n, L_e) \le k_e) \le \delta_e`. The rows of successive experts are statistically equivalent
-    blocks (Tukey 1947): whatever the earlier surcharges are, the long-run load is at most a beta variable with the
-    parameters :math:`k_e + 1` and :math:`n - k_e`, and exceeds :math:`L_e` with probability at most :math:`\delta_e`.
-    The :math:`\delta_e` sum to delta, in proportion to (1 - L) / L, because small limits need the most rows; what one
-    does not use, since k is a whole number, goes to the next.
+    order statistic that leaves :math:`k_e` rows above it, and k is the largest number with :math:`P(\mathrm{Bin}(n,
+    L_e) \le k_e) \le \delta_e`. The rows of successive experts are statistically equivalent blocks (Tukey 1947):
+    whatever the earlier surcharges are, the long-run load is at most a beta variable with the parameters :math:`k_e +
+    1` and :math:`n - k_e`, and exceeds :math:`L_e` with probability at most :math:`\delta_e`. The :math:`\delta_e` sum
+    to delta, in proportion to (1 - L) / L, because small limits need the most rows; the part that one expert does not
+    use, since k is an integer, goes to the next.
 
     With n calibration rows the load is on average :math:`(k_e + 1) / (n + 1)`, about
     :math:`1 - z \sqrt{(1 - L) / (n L)}` of the limit L, where z is the normal quantile of :math:`1 - \delta_e`. No
@@ -67,7 +67,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     Examples
     --------
-    Asking saves 0.3, 0.2 and 0.1 in three rows, and there is time for one:
+    Asking saves 0.3, 0.2 and 0.1 in three rows, and the limit is one question:
 
     >>> costs = np.array([[0.4, 0.6, 0.1], [0.3, 0.7, 0.1], [0.2, 0.8, 0.1]])
     >>> decision = Decision(np.zeros(3, int), np.ones(3, bool), -np.ones(3), -np.ones(3), np.zeros(3, int), costs)
@@ -82,7 +82,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         check_share("delta", delta, closed=False)
 
     def assign(self, decision: Decision[AnyArray], experts: Iterable[str]) -> Decision[AnyArray]:
-        """Assign the rows of a decision within the limits: all at once, or after ``fit`` each row by itself.
+        """Assign the rows of a decision within the limits: all at once, or after ``fit`` each row separately.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         Returns
         -------
         Decision
-            With other ``ask`` and ``reject``. In a stream, ``acceptance`` includes the prices of scarcity.
+            The decision with new ``ask`` and ``reject``. In a stream, ``acceptance`` includes the surcharges.
         """
         gains, names = _gains(decision, experts)
         if self.__sklearn_is_fitted__():
@@ -109,11 +109,11 @@ class Capacity(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         Parameters
         ----------
         decision : Decision
-            On calibration rows: rows like those to come that the model was not fitted on.
+            Decision on calibration rows: rows from the same source as future rows, on which the model was not fitted.
         experts : names
             As for :meth:`assign`.
         rows_per_period : int, optional
-            Number of rows in the time for which limits are given as a number of rows: 40 of 1,000 a day are a
+            Number of rows in the period for which limits are given as a number of rows: 40 of 1,000 rows per day are a
             share of 0.04.
         """
         gains, names = _gains(decision, experts)
@@ -195,7 +195,7 @@ def _check_limits(limits: Any) -> None:
 
 
 def _gains(decision: Decision[AnyArray], experts: Iterable[str]) -> tuple[Floats, list[str]]:
-    """Return what asking each expert saves on each row, and the experts' names."""
+    """Return the saving of asking each expert on each row, and the experts' names."""
     names = list(experts)
     if decision.costs is None:
         raise InputError("the decision does not hold the costs of its actions; take one from DeferOption.decide.")
@@ -205,14 +205,14 @@ def _gains(decision: Decision[AnyArray], experts: Iterable[str]) -> tuple[Floats
 
 
 def _best(gains: Floats, names: list[str]) -> Ints:
-    """Return who is asked without limits: in a tie an expert is asked, and of equal experts the first by name."""
+    """Return the expert to ask without limits: in a tie an expert is asked, and of equal experts the first by name."""
     by_name = np.argsort(names, kind="stable")
     best = by_name[gains[:, by_name].argmax(axis=1)]
     return np.where(gains[np.arange(len(gains)), best] >= 0, best, -1)
 
 
 def _margins(gains: Floats, prices: Floats, order: Ints) -> tuple[Floats, Floats, Ints]:
-    """Return what each limited expert saves over the best alternative; what the best other saves, and who that is.
+    """Return each limited expert's saving over the best alternative; the best other expert's saving and number.
 
     The alternatives are the model, the experts without a limit and the later ones of the order. Where two experts are
     equally good on many rows, the rows on which they save more come first.
@@ -230,7 +230,7 @@ def _margins(gains: Floats, prices: Floats, order: Ints) -> tuple[Floats, Floats
 def _within(gains: Floats, ask: Ints, room: Floats) -> tuple[Ints, Floats]:
     """Return the assignment of largest total gain within the room, and the price of each expert's scarcity.
 
-    ``ask`` is the best assignment without limits; -1 is the model, whose gain is 0 and whose room is endless.
+    ``ask`` is the best assignment without limits; -1 is the model, whose gain is 0 and which has no limit.
     """
     saved, at, model = np.column_stack([gains, np.zeros(len(gains))]), ask % (len(room) + 1), len(room)
     load, room = np.bincount(at, minlength=model + 1), np.append(room, np.inf)

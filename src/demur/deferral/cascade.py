@@ -39,20 +39,20 @@ _TREES, _LEAF = 100, 6
 
 @dataclass(frozen=True, eq=False)
 class CascadeRun:
-    """The answers of a cascade, the services it asked, and what that cost.
+    """The answers of a cascade, the services it asked, and the amounts spent.
 
     Parameters
     ----------
     label : array
-        Answer for each row; the likeliest class so far for a row whose next call must be made first.
+        Answer for each row; the likeliest class so far if another call must be made first.
     asked : array of bool, shape (n_rows, n_services)
     spent : array of shape (n_rows,)
         The sum of the prices of the services asked.
     confidence : array of shape (n_rows,)
         The probability of the label.
     ask : array of shape (n_rows,)
-        The service to ask next where its answer is not there yet, or "human"; None where the label is the answer. The
-        price of this call is not part of ``spent``.
+        The service to ask next, or "human"; None if the label is the answer. The price of this call is not part of
+        ``spent``.
     """
 
     label: AnyArray
@@ -95,9 +95,9 @@ class Policy:
     cost, accuracy : float
         Mean price per row, and share of right answers on rows that the policy was not chosen on.
     cuts : mapping
-        For each set of services, two arrays over the cases in which their answers leave a row: the confidence up to
-        which one more service is asked, and the number of that service; -1 for none. In the empty set, which is 0, a
-        service is always asked.
+        For each set of services that have answered, two arrays over their possible answers (over the likeliest class,
+        for several services): the confidence up to which one more service is asked, and the number of that service, -1
+        for none. For the empty set, number 0, a service is always asked.
     """
 
     cost: float
@@ -106,7 +106,7 @@ class Policy:
 
 
 class _Known(NamedTuple):
-    """What the answers of a set of services tell about each row.
+    """Conclusions from the answers of a set of services to each row.
 
     Parameters
     ----------
@@ -139,24 +139,24 @@ Cuts: TypeAlias = dict[ServiceSet, tuple[Floats, Ints]]
 
 @dataclass(eq=False, repr=False)
 class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    """Ask services in sequence while the next call is expected to be worth its price, and combine their answers.
+    """Ask services in sequence as long as the next call is expected to be worth its price, and combine their answers.
 
-    After each answer, the cascade asks one more service if its confidence is below a cut, and then answers with the
-    likeliest class given all answers and confidences that it has bought. There is a cut, and a service to ask next, for
-    each set of services and each answer; they are chosen so that further questions are worth their price.
+    After each answer, the cascade asks one more service if its confidence is below a threshold. Otherwise it answers
+    with the likeliest class, given all answers and confidences so far. For each set of services asked and each answer
+    there is a threshold and a service to ask next; they are chosen so that further questions are worth their price.
 
     Parameters
     ----------
     services : mapping
-        Price per question of each service by its name, on any scale; at most six services.
+        Price per question of each service by its name, in any unit; at most six services.
     mistake : float, optional
-        The cost of one mistake, on the scale of the prices.
+        Cost of a mistake, in the unit of the prices.
     budget : float, optional
-        Mean amount to spend per row, instead of ``mistake``. Two policies are then mixed at random, so that the
-        budget is spent and the expected accuracy is the largest possible. In each call of ``run``, the number of rows
-        with the dearer one is rounded down: batches of few rows spend less.
+        Mean amount to spend per row, instead of ``mistake``. Two policies are then mixed at random, so that the budget
+        is spent and the expected accuracy is as high as possible. In each call of ``run``, the number of rows with the
+        more expensive policy is rounded down, so batches of few rows spend less.
     human : float, optional
-        The price of asking a person, who is always right, as the last resort.
+        Price of asking a person, who is always right, as the last step.
     random_state : int, default 0
         Random seed of the folds and of the mixing.
 
@@ -165,11 +165,11 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     classes_ : array
     policies_ : list
         The policies to choose from, from the cheapest to the most accurate, with their costs and accuracies on the rows
-        of ``fit``. No mixture of others is cheaper and as accurate.
+        of ``fit``. No mixture of other policies is both cheaper and as accurate.
 
     Examples
     --------
-    A free service that reports when it guesses, and an expensive one that is always right:
+    A free service with low confidence when it guesses, and an expensive one that is always right:
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 2000)
@@ -204,7 +204,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         Parameters
         ----------
         answers : array of shape (n_rows, n_services), table or mapping
-            A column for each service, in their order; or a table, or a mapping, of columns with the services' names.
+            Answers: one column per service, in their order; or a table or mapping with one column per service name.
         confidence : array, table or mapping of the same shape
             The confidence that each service reports, on any scale.
         y : array of shape (n_rows,)
@@ -257,9 +257,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         mistake: float | None = None,
         budget: float | None = None,
     ) -> CascadeRun:
-        """Run the cascade on rows with stored answers; answers of services that it does not ask are not used.
+        """Run the cascade on rows with stored answers; answers of services that are not asked are ignored.
 
-        If the next answer is missing, it continues with all answers of the row, and returns whom to ask if these do not
+        If the next answer is missing, all answers of the row are used, and the result says whom to ask if these do not
         suffice.
 
         Parameters
@@ -288,9 +288,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         mistake: float | None = None,
         budget: float | None = None,
     ) -> NextCall:
-        """Return whom to ask next about one row, or what to answer.
+        """Return the service to ask next about one row, or the answer.
 
-        There is nothing to mix for one row: a budget is kept by the most accurate policy within it.
+        One row cannot mix two policies: with a budget, the most accurate policy within the budget is used.
 
         Parameters
         ----------
@@ -327,17 +327,17 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         budget: float | None = None,
         delta: float = 0.05,
     ) -> Self:
-        """Choose a policy with a guarantee, by rows that ``fit`` has not seen; ``run`` and ``next`` then use it.
+        """Choose a policy with a guarantee on rows that ``fit`` has not seen; ``run`` and ``next`` then use it.
 
         With labels, it is the cheapest whose accuracy is guaranteed to be close to that of the best service: with
         probability at least 1 - delta over these rows, its accuracy on new rows is at least that of every service minus
         ``within``. Policies are tested from the most accurate to the cheapest, until one fails (fixed-sequence
-        testing). Each is compared with each service row by row, by exact binomial bounds on how often only one of the
-        two is right.
+        testing). Each is compared with each service by exact binomial bounds on the share of rows on which only one of
+        the two is right.
 
-        With a budget, it is the most accurate that is guaranteed to keep it: with probability at least 1 - delta over
-        these rows, the mean amount spent on new rows is at most the budget. Policies and mixtures of two are tested
-        from the cheapest up, by betting on the mean of a bounded amount.
+        With a budget, it is the most accurate policy that is guaranteed to stay within it: with probability at least 1
+        - delta over these rows, the mean amount spent on new rows is at most the budget. Policies and mixtures of two
+        are tested from the cheapest up, by betting on the mean of a bounded amount.
 
         Parameters
         ----------
@@ -420,7 +420,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return said, sure, given
 
     def _known_by(self, said: Ints, sure: Floats) -> _KnownBy:
-        """Return what is known about new rows by the services of a set, computed when it is needed first."""
+        """Return the conclusions from the answers of a set of services, computed at first use."""
 
         @cache
         def known(some: ServiceSet) -> _Known:
@@ -433,14 +433,14 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return known
 
     def _nobody(self, said: Ints, sure: Floats) -> _Known:
-        """Return what is known before the first question."""
+        """Return the conclusions before the first question."""
         return _Known.of(0, np.tile(self.shares_, (len(said), 1)), said, sure)
 
     def _asked(self, at: Ints) -> Mask:
         return (at[:, None] >> np.arange(len(self.prices_)) & 1).astype(bool)
 
     def _all(self, n_rows: int) -> Ints:
-        """Return rows for which everybody can be asked."""
+        """Return, for each row, that all services can be asked."""
         return np.full(n_rows, (1 << len(self.prices_)) - 1)
 
     def _right(self, at: Ints, y: Ints, known: _KnownBy) -> Mask:
@@ -449,9 +449,9 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         return np.asarray((_by_set(at % person, known, "label") == y) | (at >= person))
 
     def _policies(self, y: Ints, folds: list[Fold], known: Mapping[ServiceSet, _Known]) -> list[Policy]:
-        """Return the cheapest policy, and the best for each exchange rate between money and right answers.
+        """Return the cheapest policy, and the best for each trade-off between cost and accuracy.
 
-        What they cost, and how often they are right, is computed out of fold.
+        Their costs and accuracies are out-of-fold estimates.
         """
         found: list[Policy] = []
         dearest = max(float(self.prices_.max()), 1e-12)
@@ -475,7 +475,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def _best_cuts(self, rate: float, rows: Ints, y: Ints, known: Mapping[ServiceSet, _Known]) -> Cuts:
         """Return the cuts that were best on these rows, where a unit of money is worth ``rate`` right answers.
 
-        The largest sets come first, so that the worth of a further question includes those that follow it.
+        The largest sets come first, so that the value of a further question includes those that follow it.
         """
         worth: dict[ServiceSet, Floats] = {}
         cuts: Cuts = {}
@@ -566,7 +566,7 @@ class AnswerTable:
         return cls(edges, logs)
 
     def predict(self, said: Ints, sure: Floats) -> Floats:
-        """Return what each row's answer says of each class, as logarithms."""
+        """Return the log-probability of each class, given each row's answer."""
         found = np.empty((len(said), self.logs[0].shape[1]))
         for answer, (cuts, logs) in enumerate(zip(self.edges, self.logs, strict=True)):
             own = said == answer
@@ -610,7 +610,7 @@ class Pool:
 
 
 def _follow(policy_cuts: Cuts, given: Ints, known: _KnownBy) -> tuple[Ints, Ints]:
-    """Return the set of services that is used for each row, and whom to ask next, -1 for nobody.
+    """Return the set of services that is used for each row, and the service to ask next, -1 for none.
 
     ``given`` is the set of services that have answered each row. Where the next one has not, all others are used.
     """
@@ -632,7 +632,7 @@ def _follow(policy_cuts: Cuts, given: Ints, known: _KnownBy) -> tuple[Ints, Ints
 
 
 def _by_set(at: Ints, known: _KnownBy, name: str) -> Floats:
-    """Return what is known about each row, such as its label, by the set of services that is used for it."""
+    """Return a field of ``_Known`` for each row, such as its label, from the set of services used for it."""
     found = np.zeros(len(at))
     for some in np.unique(at).tolist():
         rows = at == some

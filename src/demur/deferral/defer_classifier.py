@@ -56,41 +56,41 @@ def _has_estimates(self: DeferClassifier) -> bool:
 class DeferClassifier(TrainsNetworks, DeferringClassifier):
     r"""Networks with a score for each class and each expert, trained together with a joint loss.
 
-    Like :class:`~demur.DeferOption`, but trained with one of the published surrogates. Networks with K + J
-    scores are trained on classes and on which experts were right; the losses' estimates, averaged over the networks,
-    give the expected cost of every action, :math:`1 - \eta_k(x)` or :math:`c_e + P(M_e \ne Y \mid x)`, and the cheapest
-    is taken; in a tie an expert is asked.
+    Like :class:`~demur.DeferOption`, but trained with one of the published joint losses. Networks with K + J scores are
+    trained on the classes and on whether each expert was right. Their estimates, averaged over the networks, give the
+    expected cost of every action, :math:`1 - \eta_k(x)` or :math:`c_e + P(M_e \ne Y \mid x)`, and the cheapest is
+    taken; in a tie an expert is asked.
 
     Parameters
     ----------
     loss : str or JointLoss, default="decoupled"
-        A name from :func:`demur.deferral.available_joint`, or "file.py:Class"; or a
+        Loss to train with: a name from :func:`demur.deferral.available_joint`, "file.py:Class", or a
         :class:`~demur.deferral.JointLoss`.
     experts : mapping
-        Price of each expert by its name, or an :class:`~demur.deferral.Expert`. Names sort the experts
-        where two of them are expected to cost the same.
+        Price of each expert by its name, or an :class:`~demur.deferral.Expert`. If two experts have the same expected
+        cost, the first in alphabetical order is asked.
     hidden_units : int or sequence of int, optional
-        Gives a plain perceptron with these hidden layers, trained on all rows; an empty sequence a linear model. By
-        default a :class:`~demur.training.TabularNet`, whose best epoch is chosen on rows that it has not seen.
+        Hidden layers of a plain perceptron, which is trained on all rows; an empty sequence for a linear model. By
+        default the network is a :class:`~demur.training.TabularNet`, whose best epoch is chosen on held-out rows.
     epochs, batch_size : int, optional
         As in :class:`~demur.RejectClassifier`.
     learning_rate, weight_decay : float, optional
         Learning rate and weight decay; by default 0.04 on a cyclic schedule and 0.02, for a plain perceptron 0.001 and
         1e-4.
     n_members : int, optional
-        The number of networks, with different seeds, whose estimates are averaged: by default five, each of which
-        holds out one of five folds in turn, and one for a plain perceptron.
+        Number of networks, with different seeds, whose estimates are averaged: by default five, each of which holds out
+        one of five folds, and one for a plain perceptron.
     validation_fraction : float, default=0.2
-        The share of rows that a single network holds out to choose its best epoch.
+        Share of the rows that a single network holds out to choose its best epoch.
     reject_label : object, optional
-        Label that ``predict`` returns for rows whose asked expert has not answered yet; see
+        Label that ``predict`` returns if the expert to ask has not answered the row yet; see
         :class:`~demur.RejectClassifier`.
     standardize : bool, default=True
-        Centre and scale the features with medians and quartiles of the training rows.
+        Whether to centre and scale the features with medians and quartiles of the training rows.
     device : str, default="auto"
     random_state : int, RandomState or None
     verbose : int, default=0
-        Shows a progress bar on a terminal.
+        1 shows a progress bar on a terminal.
 
     Attributes
     ----------
@@ -99,20 +99,20 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         The experts by name, in the given order.
     loss_ : JointLoss
     networks_ : tuple of ScaledNetworks
-        Those of the joint loss; with two stages, those of the classes and those of the experts.
+        Networks of the joint loss; with two stages, those of the classes and those of the experts.
     reject_label_ : object
 
     Notes
     -----
-    Prices count when deciding, and can change without another fit, where ``loss_.trained_for_prices`` is false.
-    The realizable family has prices in its training and no probabilities: it decides by the largest mean softmax.
+    Prices are used at prediction time and can change without a refit, unless ``loss_.trained_for_prices`` is true. The
+    realizable family is trained for its prices and has no probabilities: it decides by the largest mean softmax.
 
-    Answers may be missing (see :class:`~demur.DeferOption`): a loss leaves out who was not asked. An expert with a
-    known accuracy needs no answers.
+    Answers may be missing (see :class:`~demur.DeferOption`): the loss then leaves out the term of that expert. An
+    expert with a known accuracy needs no answers.
 
     Examples
     --------
-    The first feature tells the class, the second whether the nurse knows it:
+    The first feature determines the class, the second whether the nurse knows it:
 
     >>> X = np.random.default_rng(0).normal(size=(400, 2))
     >>> y = (X[:, 0] + np.random.default_rng(1).normal(size=400) > 0).astype(int)
@@ -157,14 +157,14 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_rows, n_features)
-            Values may be missing (NaN). A sparse matrix is filled up.
+            Values may be missing (NaN). A sparse matrix is converted to a dense one.
         y : array-like of shape (n_rows,)
         answers : as in :meth:`DeferOption.fit <demur.DeferOption.fit>`
-            Not needed where every expert has a known accuracy.
+            Not needed if every expert has a known accuracy.
         sample_weight : array-like of shape (n_rows,), optional
-            Multiplies the loss of each row; rows of weight 0 are ignored.
+            Weight of each row's loss; rows of weight 0 are ignored.
         groups : array-like of shape (n_rows,), optional
-            Rows of one group are either all trained on or all held out.
+            Group of each row; the rows of a group are either all trained on or all held out.
         """
         loss, experts = resolve_joint(self.loss), self._check_parameters()
         device, rng = resolve_device(self.device), check_random_state(self.random_state)
@@ -278,7 +278,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         return ScaledNetworks(trained.take(kept), **data.scaling(own_parts)), own_parts
 
     def _right(self, answers: Any, experts: Mapping[str, Expert], codes: Ints) -> Floats:
-        """Return how right each expert was on each row: the share of its right answers, NaN for a gap."""
+        """Return the share of each expert's answers to each row that were right, NaN for a gap."""
         known = np.array([np.nan if one.accuracy is None else one.accuracy for one in experts.values()])
         to_learn = [name for name, one in experts.items() if one.accuracy is None]
         right = read_answers(answers, experts, self.classes_, len(codes), to_learn).right(codes)
@@ -289,7 +289,7 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         own = [name for name, one in experts.items() if one.model is not None]
         if own:
             raise InputError(
-                f"the expert {own[0]!r} has a model of its own, which DeferOption can use; a joint loss learns all "
+                f"the expert {own[0]!r} has its own model, which only DeferOption can use; a joint loss learns all "
                 "experts by the same networks: leave it out."
             )
         self._check_training()

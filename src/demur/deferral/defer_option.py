@@ -1,4 +1,4 @@
-"""DeferOption: any classifier, with experts that can be asked instead."""
+"""DeferOption: any classifier, with experts who can be asked instead."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
@@ -25,71 +25,72 @@ from demur.deferral.experts import DeferringClassifier, check_names, read_answer
 from demur.errors import InputError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import checked_labels, fit_clone, out_of_fold_proba, proba_of, row_weights
-from demur.estimators.precomputed_probabilities import PrecomputedProbabilities
 from demur.estimators.reject_option import AroundAnEstimator
 from demur.estimators.splitting import Fold, blocks_of, folds_of, folds_within
 
 _BOTH = np.arange(2)
-"""The classes of what is learned about an expert: wrong and right."""
+"""The classes of the estimates about an expert: wrong and right."""
 
 
 @dataclass(eq=False, repr=False)
 class DeferOption(AroundAnEstimator, DeferringClassifier):
     r"""Add experts to any classifier: each row goes to the classifier or expert with the least expected cost.
 
-    Answering class k costs :math:`1 - \eta_k(x)`; asking expert e costs its price plus the chance that it is wrong,
-    :math:`c_e + P(M_e \ne Y \mid x)`. The cheapest action is taken; in a tie an expert is asked. With one expert
-    who is always right this is Chow's rule, and the class decides as :class:`~demur.RejectOption`.
+    The expected cost of answering class k is :math:`1 - \eta_k(x)`; that of asking expert e is its price plus the
+    probability that it is wrong, :math:`c_e + P(M_e \ne Y \mid x)`. The cheapest action is taken; in a tie an expert is
+    asked. With one expert who is always right this is Chow's rule, and the decisions are those of
+    :class:`~demur.RejectOption`.
 
     Parameters
     ----------
     estimator : classifier or "auto"
-        As in :class:`~demur.RejectOption`: cloned and fitted, or kept when wrapped in
+        Classifier as in :class:`~demur.RejectOption`: cloned and fitted, or kept if wrapped in
         ``sklearn.frozen.FrozenEstimator``. :class:`~demur.estimators.PrecomputedProbabilities` reads probabilities that
         were computed elsewhere.
     experts : mapping
-        Price of each expert by its name, or an :class:`~demur.deferral.Expert`. Names sort the experts
-        where two of them are expected to cost the same.
+        Price of each expert by its name, or an :class:`~demur.deferral.Expert`. If two experts have the same expected
+        cost, the first in alphabetical order is asked.
     calibration : {"temperature", None}, default="temperature"
-        Calibration of the class probabilities, on rows that the estimator has not seen.
+        Calibration of the class probabilities on out-of-fold rows.
     combine : bool, default False
         Whether to combine the expert's answer with the model's probabilities. False takes the expert's answer h as it
         is. True answers with the class of largest :math:`\eta_y(x) P(h \mid y)`, the model's probabilities times the
-        expert's confusion matrix (Kerrigan et al. 2021), for those experts whose answers it makes right more often on
-        the rows of ``fit``, by more than a standard error.
+        expert's confusion matrix (Kerrigan et al. 2021). It applies only to experts for whom this increases the share
+        of right answers on the rows of ``fit`` by more than a standard error.
     cv : int, splitter or iterable, default=5
-        The folds. Rows of one group stay on one side of every fold.
+        Folds of the out-of-fold estimates. Rows of one group stay on one side of every fold.
     reject_label : object, optional
-        Label that ``predict`` returns for rows whose asked expert has not answered yet; see
+        Label that ``predict`` returns if the expert to ask has not answered the row yet; see
         :class:`~demur.RejectClassifier`.
     time_budget : float or None, default=90
-        Seconds that "auto" may take, for the model and the experts together.
+        Time limit of "auto" in seconds, for the model and the experts together; None for no limit.
 
     Attributes
     ----------
     experts_ : dict
-        The experts by name, in the given order. A price changed in ``experts`` counts at once; ``decide`` also takes
-        prices of its own.
+        The experts by name, in the given order. A price that is changed in ``experts`` is used immediately; ``decide``
+        also accepts other prices.
     estimator_ : fitted classifier
     calibrator_ : TemperatureScaling or None
     reliability_ : dict
-        Estimate of P(expert right) of each expert with answers, and the log loss of every method that was tried.
+        Estimate of P(expert right) for each expert with answers, and the log loss of every method that was tried.
     combines_ : dict
         Whether each expert's answers are combined with the model's probabilities.
     classes_, reject_label_
 
     Notes
     -----
-    Both sides of the comparison are estimated from the same evidence. A first estimate of P(expert right) comes from a
-    clone of the estimator that learns on which rows the expert is right; a logistic regression
-    corrects it given the model's confidence. The model's confidence is corrected in the same way, given the estimates
-    for the experts: features that predict errors of an expert often predict errors of the model.
+    The probabilities that the model and that each expert is right are estimated from the same inputs. A first estimate
+    of P(expert right) comes from a clone of the estimator that is trained to predict on which rows the expert is right;
+    a logistic regression corrects it, given the model's confidence. The model's confidence is corrected in the same
+    way, given the estimates for the experts, because features that predict errors of an expert often predict errors of
+    the model.
 
-    An expert who never erred in 30 answers or more is taken to be always right. With fewer or worse answers the simpler
-    estimates are chosen: one share of right answers, or one for each class.
+    An expert without an error in at least 30 answers is taken to be always right. With fewer answers or some errors,
+    the estimate is usually one of the simpler ones: one share of right answers, or one per class.
 
-    Answers may be missing, and the choice of the rows that an expert has seen may depend on the features. It must not
-    depend on whether the expert would be right there: nothing in the rows could tell.
+    Answers may be missing, and which rows an expert has seen may depend on the features. It must not depend on whether
+    the expert would be right: the data cannot show this.
 
     References
     ----------
@@ -99,7 +100,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
 
     Examples
     --------
-    A nurse who knows only two of the three classes, and a consultant who knows all:
+    A nurse who recognises only two of the three classes, and a consultant who recognises all of them:
 
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.naive_bayes import GaussianNB
@@ -132,18 +133,19 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         groups: ArrayLike | None = None,
         **fit_params: Any,
     ) -> Self:
-        """Learn the classes' probabilities, and on which rows each expert is right.
+        """Learn the class probabilities, and on which rows each expert is right.
 
         Parameters
         ----------
         X, y : as the estimator takes them
         answers : array of shape (n_rows, n_experts), table or mapping
-            What the experts said, in the experts' order; a gap (NaN, None or a masked entry) where an expert has not
-            seen the row. A table has columns of the experts' names. A mapping from names may hold, for one expert, an
-            array of shape (n_rows, n_people) or :class:`~demur.deferral.Votes`. Not needed where every expert has a
-            known accuracy.
+            Answers of the experts, in the experts' order; a gap (NaN, None or a masked entry) if an expert has not seen
+            the row. A table has columns of the experts' names. A mapping from names may hold, for one expert, an array
+            of shape (n_rows, n_people) or :class:`~demur.deferral.Votes`. Not needed if every expert has a known
+            accuracy.
         sample_weight : array-like, optional
-            Passed to the estimator, and used in calibration and in what is learned about the experts.
+            Weight of each row: passed to the estimator, and used in the calibration and in the estimates for the
+            experts.
         groups : array-like of shape (n_rows,), optional
             Rows of one group stay on one side of every fold.
         **fit_params
@@ -158,9 +160,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         if weight is not None:
             fit_params = {**fit_params, "sample_weight": weight}
         base = self._base(1 / (1 + len(experts)))
-        if isinstance(base, PrecomputedProbabilities):
-            base = FrozenEstimator(base)
-        self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
+        self._learn_classes(base, labels)
         check_names(experts, self.classes_)
         to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
         ballots = read_answers(answers, experts, self.classes_, len(labels), to_learn)
@@ -222,7 +222,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     def _estimates_out_of_fold(
         self, base: Estimator, name: str, X: Features, right: Floats, weight: Floats, folds: list[Fold]
     ) -> tuple[dict[str, Floats], Any]:
-        """Return what is estimated about an expert from features, on rows not seen before, and by whom."""
+        """Return out-of-fold estimates of P(expert right) from features, and the fitted classifier."""
         model = self.experts_[name].model
         if model is None and isinstance(base, FrozenEstimator):
             return {}, None
@@ -262,7 +262,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         return plain, proba, found
 
     def _final_answer(self, name: str, answer: Ints, proba: Floats) -> Ints:
-        """Combine the answer with the model's probabilities where that pays."""
+        """Combine the answer with the model's probabilities if that improves the accuracy."""
         if not self.combines_[name]:
             return answer
         return np.asarray((proba * self.confusion_[name][:, answer].T).argmax(axis=1))

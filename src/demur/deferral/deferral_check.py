@@ -36,9 +36,9 @@ from demur.workers import single_threaded_kernels
 
 _MOST_OUTCOMES = 400
 _TOPS = (0.0, 0.15, 0.45, 0.8)
-"""How far the likeliest class is from equally likely towards certain, in the structured part of the search."""
+"""Positions of the likeliest class between equally likely (0) and certain (1), in the structured part of the search."""
 _STEPS = (-0.1, -0.02, 0.02, 0.1)
-"""How far an expert is from being worth as much as the likeliest class."""
+"""Differences between the value of an expert and that of the likeliest class."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,9 @@ class DeferralReport:
         head = f"{self.loss}: {self.verdict} for deferral with {self.n_classes} classes and experts at {prices}"
         found = self.search
         tried = (
-            f"  {found.n_eta} distributions of class and experts: {found.n_right} decided rightly, {found.n_near} too "
-            f"near a boundary to tell, {found.n_unresolved + found.n_indifferent} open, {found.n_untried} untried."
+            f"  {found.n_eta} distributions of class and experts: {found.n_right} decided correctly, "
+            f"{found.n_near} too close to a boundary, {found.n_unresolved + found.n_indifferent} unresolved, "
+            f"{found.n_untried} untried."
         )
         witness = self.witness
         if witness is None or self.eta is None or self.accuracy is None:
@@ -178,7 +179,7 @@ class _ActionTarget(Target):
 
 @dataclass(frozen=True)
 class _Setting:
-    """What is checked: a joint loss of all scores, or with ``eta`` of the experts' scores, given class scores log(eta).
+    """A joint loss to check: of all scores, or with ``eta`` of the experts' scores, at the class scores log(eta).
 
     Outcomes are numbered in this order: the class, then wrong (0) or right (1) for each expert.
     """

@@ -1,4 +1,4 @@
-"""How likely an expert is to be right on a row, and the model itself given what is known about the experts.
+"""Probability that an expert is right on a row, and that the model is right given the estimates for the experts.
 
 Every estimate is out of fold: the class probabilities, the estimates from features, and the choice between several ways
 of estimating, which is by log loss.
@@ -22,14 +22,14 @@ _ENOUGH = 30
 
 
 class ExpertRows(NamedTuple):
-    """What is known about one expert on the rows of one fit.
+    """Data about one expert on the rows of one fit.
 
     Parameters
     ----------
     right : array of shape (n,)
         The share of the expert's answers that were right; 0 on rows without answers.
     weight : array of shape (n,)
-        How much each row counts: the number of answers, times the row's own weight.
+        Weight of each row: the number of answers, times the row's own weight.
     proba : array of shape (n, n_classes)
         Calibrated class probabilities from models that have not seen the row.
     y : array of int, shape (n,)
@@ -55,9 +55,9 @@ class ExpertReliability:
     Parameters
     ----------
     kind : str
-        How it is estimated: "share", one number; "confusion", a share for each class, mixed by the class probabilities;
-        "confidence", logistic regression on the model's confidence; "features", that and an estimate by a classifier on
-        the features.
+        Method of the estimate: "share", one number; "confusion", a share for each class, mixed by the class
+        probabilities; "confidence", logistic regression on the model's confidence; "features", that and an estimate by
+        a classifier on the features.
     share : float
         The share of right answers.
     by_class : array of shape (n_classes,)
@@ -127,7 +127,7 @@ def log_odds_of_best(proba: Floats) -> Floats:
 
 
 def recalibrated(proba: Floats, right: Floats) -> Floats:
-    """Give the likeliest class the probability ``right`` and divide what is left among the others as before.
+    """Set the probability of the likeliest class to ``right``, and scale the others to the remaining probability.
 
     Examples
     --------

@@ -29,10 +29,11 @@ class Expert:
     price : float
         Price of one question; one wrong answer costs 1.
     accuracy : float, optional
-        Share of right answers of the expert, if it is known beforehand: 1 for one who is always right. None, the
-        default, is for ``fit`` to learn from answers.
+        Share of right answers of the expert, if it is known beforehand; 1 for an expert who is always right. By default
+        ``fit`` learns it from answers.
     model : classifier, optional
-        Learns "the expert is right on this row" from the rows' features. By default a clone of the classifier itself.
+        Classifier that predicts from the features whether the expert is right; by default a clone of the wrapped
+        classifier.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class Ballots(NamedTuple):
     counts : array of shape (n_rows, n_experts, n_classes)
         Number of answers of each class.
     answer : array of int, shape (n_rows, n_experts)
-        The number of the class that each expert is taken to answer; -1 for a gap.
+        The number of the class that counts as each expert's answer; -1 for a gap.
     """
 
     counts: Floats
@@ -114,7 +115,7 @@ def read_experts(experts: Any) -> dict[str, Expert]:
 
 
 def check_names(experts: Mapping[str, Expert], classes: AnyArray) -> None:
-    """Refuse an expert who is named like a class, since a name must be either an answer or an expert.
+    """Refuse an expert whose name is also a class.
 
     Examples
     --------
@@ -166,7 +167,7 @@ def check_prices(prices: Any, experts: Mapping[str, Expert], n_rows: int) -> Flo
 def read_answers(
     answers: Any, experts: Mapping[str, Expert], classes: AnyArray, n_rows: int, to_learn: Sequence[str] = ()
 ) -> Ballots:
-    """Read what the experts said, and refuse what is not among the classes.
+    """Read the answers of the experts, and refuse answers that are not classes.
 
     Parameters
     ----------
@@ -178,7 +179,7 @@ def read_answers(
     classes : array
     n_rows : int
     to_learn : sequence of str
-        The experts of whom there must be an answer.
+        The experts that must have at least one answer.
 
     Examples
     --------
@@ -239,10 +240,7 @@ def by_name(values: Any, names: list[str], what: str = "answers") -> Objects:
     table = _as_objects(values)
     table = table.reshape(-1, 1) if table.ndim == len(names) == 1 else table
     if table.ndim != 2 or table.shape[1] != len(names):
-        raise InputError(
-            f"{what} must have shape (n_rows, {len(names)}), with a column for each of {', '.join(names)}, got "
-            f"{table.shape}."
-        )
+        raise InputError(f"{what} must have shape (n_rows, {len(names)}), for {', '.join(names)}; got {table.shape}.")
     return table
 
 
@@ -252,8 +250,7 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> Ints:
     labels = labels.reshape(-1, 1) if labels.ndim == 1 else labels
     if labels.ndim != 2 or len(labels) != n_rows:
         raise InputError(
-            f"the answers of {name!r} must have shape ({n_rows},), or ({n_rows}, n_people) for several people, got "
-            f"{labels.shape}."
+            f"the answers of {name!r} must have shape ({n_rows},) or ({n_rows}, n_people), got {labels.shape}."
         )
     number_of = {label: number for number, label in enumerate(classes.tolist())}
     codes = np.full(labels.shape, -1, dtype=np.int64)
@@ -270,7 +267,7 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> Ints:
 
 
 def _as_objects(values: Any) -> Objects:
-    """Return an array of objects, in which a gap among names stays a gap: NumPy would make the name "nan" of it."""
+    """Return an array of objects, in which a gap among names stays a gap: NumPy would convert it to the name "nan"."""
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     found = np.array(values, dtype=object)
@@ -279,7 +276,7 @@ def _as_objects(values: Any) -> Objects:
 
 
 def is_gap(entry: Any) -> bool:
-    """Say whether an entry is no answer: None, NaN, NA or an empty string.
+    """Say whether an entry is a gap: None, NaN, NA or an empty string.
 
     Examples
     --------
@@ -309,7 +306,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     experts_ : dict
         The experts by name, in the given order.
     reject_label_ : object
-        Label that ``predict`` returns for rows whose asked expert has not answered yet.
+        Label that ``predict`` returns if the expert to ask has not answered the row yet.
     """
 
     experts: Any
@@ -319,29 +316,29 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     has_proba: ClassVar = True
     """Whether there are class probabilities: always."""
     effective_cost: ClassVar = None
-    """The price of one rejection; None, because each expert has one of its own."""
+    """The price of one rejection; None, because each expert has its own price."""
     cost_adjustable: ClassVar = False
-    """Whether one cost decides: never; prices change without another fit, by ``decide(X, prices=...)``."""
-    why_cost_fixed: ClassVar = "it asks experts, each at a price of its own; change those prices instead"
-    """Why there is no single cost to change, in words."""
+    """Whether ``decide`` accepts another cost: never; it accepts ``prices=`` instead."""
+    why_cost_fixed: ClassVar = "it asks experts, each with its own price; change those prices instead"
+    """The reason why there is no single cost to change."""
 
     @abstractmethod
     def _estimates(self, X: Features) -> tuple[Floats, Floats, Floats]:
         """Return the class probabilities, the same given the experts, and P(expert right) for each expert."""
 
     def decide(self, X: Features, prices: Any = None, capacity: Capacity | None = None) -> Decision[AnyArray]:
-        """Decide for each row: which class, or who is asked.
+        """Decide for each row which class to answer, or which expert to ask.
 
         Parameters
         ----------
         X : array or table of shape (n_rows, n_features)
         prices : mapping or array, optional
-            Other prices than the experts' own; nothing is fitted again. A joint loss that is trained for its prices
-            refuses others. A mapping from names to a number, or to one per row; or an array of one price per expert, or
-            of shape (n_rows, n_experts). Infinity is for an expert who cannot be asked.
+            Prices to use instead of the experts' own; nothing is fitted again. A joint loss that is trained for its
+            prices refuses others. A mapping from names to a number, or to one per row; or an array of one price per
+            expert, or of shape (n_rows, n_experts). Infinity is for an expert who cannot be asked.
         capacity : Capacity, optional
-            Limits on how much the experts can take: the rows are then assigned together, or one by one if the capacity
-            was fitted. It needs probabilities.
+            Limits on the number of questions to each expert: the rows are then assigned together, or one by one if the
+            capacity was fitted. It needs probabilities.
 
         Returns
         -------
@@ -385,33 +382,33 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         X, prices, capacity
             As for :meth:`decide`.
         answers : as for :meth:`fit`, optional
-            Answers of the experts for these rows. Only the answer of the expert who is asked is looked at; of several
-            people the first who answered, of counted votes the most frequent. Where it is missing, ``reject_label_``
-            is returned.
+            Answers of the experts for these rows. Only the answer of the expert who is asked is used: that of the first
+            person who answered if there are several, the most frequent class for votes. If it is missing,
+            ``reject_label_`` is returned.
         """
         decision, said, _ = self._answered(X, answers, prices, capacity)
         return replace(decision, label=np.maximum(said, 0), reject=said < 0).labels(self.classes_, self.reject_label_)
 
     def final_answers(self, X: Features, decision: Decision[AnyArray], answers: Any) -> Ints:
-        """Return the position among the classes of the system's answer; -1 where the asked expert's is missing.
+        """Return the class number of the system's answer; -1 if the answer of the expert to ask is missing.
 
         Parameters
         ----------
         X : array or table of shape (n_rows, n_features)
         decision : Decision
-            Who is asked, as :meth:`decide` or :class:`~demur.deferral.Capacity` has decided on these rows.
+            The decision of :meth:`decide` or :class:`~demur.deferral.Capacity` on these rows.
         answers : as for :meth:`predict`
         """
         return self._said(answers, self._estimates(X)[0], decision)
 
     def predict_proba(self, X: Features) -> Floats:
-        """Return the model's class probabilities, given what is known about model and experts."""
+        """Return the model's class probabilities, corrected by the estimates for model and experts."""
         return self._estimates(X)[1]
 
     def predict_right(self, X: Features) -> Floats:
         """Return P(expert right) for each row and expert, of shape (n_rows, n_experts).
 
-        With ``combine`` it is the combined answer that is to be right.
+        With ``combine``, this is the probability that the combined answer is right.
         """
         return self._estimates(X)[2]
 
@@ -424,7 +421,8 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         ----------
         X, y
         answers : as for :meth:`predict`, optional
-            Where the asked expert's answer is missing, the expected number of mistakes counts.
+            Answers of the experts for these rows. If the answer of the expert to ask is missing, the expected error is
+            used.
         sample_weight : array-like, optional
         prices : as for :meth:`decide`
         """
@@ -444,12 +442,12 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         return 0.0 - float(np.average(charged, weights=weight))
 
     def explain(self) -> str | None:
-        """Say in words who can be asked, and at which price."""
+        """Return a sentence with the experts and their prices."""
         asked = ", ".join(f"{name} at {one.price:g}" for name, one in read_experts(self.experts).items())
         return f"Each row goes where the expected cost is lowest: the model itself, or {asked}; a mistake costs 1."
 
     def _priced(self) -> dict[str, Expert]:
-        """Return the experts at the prices of today: those of the parameter, if the names are the same."""
+        """Return the experts with the current prices of the parameter, if the names are the same."""
         now = read_experts(self.experts)
         if set(now) != set(self.experts_):
             raise InputError(
@@ -473,7 +471,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         return decision if capacity is None else capacity.assign(decision, list(self.experts_))
 
     def _best(self, proba: Floats, worth: Floats) -> Decision[AnyArray]:
-        """Take the action of largest value, on one scale for classes and experts; in a tie the first expert by name."""
+        """Return the action of largest value for classes and experts; in a tie the first expert by name."""
         by_name = np.argsort(list(self.experts_), kind="stable")
         best = by_name[worth[:, by_name].argmax(axis=1)]
         acceptance = proba.max(axis=1) - worth[np.arange(len(worth)), best]
@@ -482,7 +480,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         return Decision(proba.argmax(axis=1), reject, acceptance, acceptance, ask, costs)
 
     def _said(self, answers: Any, proba: Floats, decision: Decision[AnyArray]) -> Ints:
-        """Return the number of the class that the system answers, -1 where it waits for an expert."""
+        """Return the number of the class that the system answers, -1 if the answer of an expert is missing."""
         asked = np.asarray(decision.ask)
         said = np.where(asked < 0, decision.label, -1)
         if answers is None:

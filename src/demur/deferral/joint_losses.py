@@ -87,13 +87,12 @@ class JointLoss(Trainable):
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
         """Return the class probabilities and P(expert right) that the scores stand for, unchecked."""
         raise InputError(
-            f"{self.name} has no inverse link, so its scores give no probabilities; use decide(), or another loss such "
-            "as 'decoupled'."
+            f"{self.name} has no inverse link, so no probabilities; use decide(), or a loss such as 'decoupled'."
         )
 
     @final
     def targets(self, y: Tensor, right: Tensor, prices: Prices) -> Tensor:
-        """Return what :meth:`forward` is trained with, of shape (..., 1 + J)."""
+        """Return the targets of :meth:`forward`, of shape (..., 1 + J)."""
         worth = right - _checked_prices(prices, right) if self.trained_for_prices else right
         return torch.cat([y.unsqueeze(-1).to(right.dtype), worth], -1)
 
@@ -122,7 +121,7 @@ class JointLoss(Trainable):
             return self.forward(scores, self.targets(y, right.to(scores.dtype), prices), None)
 
     def values(self, scores: Tensor, prices: Prices) -> tuple[Tensor, Tensor]:
-        """Return what each class and each expert is worth, on one scale; the largest is the best action. Unchecked.
+        """Return the value of each class and each expert on one scale; the largest is the best action. Unchecked.
 
         With estimates these are eta and P(expert right) less the price; else the softmax of the scores.
         """
@@ -461,7 +460,7 @@ class TwoStageDeferral(JointLoss):
 
 
 def _parts(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return class scores, expert scores, labels, what asking was worth (0 for a gap), and who was asked."""
+    """Return class scores, expert scores, labels, the value of asking (0 for a gap), and the mask of experts asked."""
     n_experts = target.shape[-1] - 1
     worth = target[..., 1:]
     asked = ~worth.isnan()

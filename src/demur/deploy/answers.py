@@ -28,16 +28,16 @@ _log = logging.getLogger("demur.deploy")
 Row: TypeAlias = AnyMapping
 Decision: TypeAlias = ByName
 Asked: TypeAlias = tuple[Row, AnyMapping]
-"""A row, and the request that it belongs to."""
+"""A row, and the request that contains it."""
 _Batch: TypeAlias = tuple[list[Asked], list[Decision | None]]
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 _MOST_TOGETHER = 32
-"""Rows of a request that are decided with those of other requests; more would keep these waiting."""
+"""Maximum number of rows of a request that is decided together with other requests; more would delay these."""
 
 _MOST_PROBA = 1_000_000
-"""Probabilities in one answer."""
+"""Maximum number of probabilities in one answer."""
 
 
 class Answerer:
@@ -144,7 +144,7 @@ class Answerer:
 
 
 def _is_rejected(one: AnyMapping) -> bool:
-    """Return whether a decision is not an answer yet."""
+    """Return whether a decision is not an answer: declined, or to be asked."""
     return bool(one["decision"] == "ask" if "decision" in one else one["rejected"])
 
 
@@ -185,7 +185,8 @@ class GraphModel:
     def decisions(self, asked: Sequence[Asked]) -> list[Decision | None]:
         """Return the decision of each row, or None where the model itself has to decide.
 
-        These are novel rows and new categories, whose reason names columns, and costs where the cost is fixed.
+        The model decides novel rows and new categories, whose reason names columns, and requests with a cost if the
+        cost is fixed.
         """
         found: list[Decision | None] = [None] * len(asked)
         encoded = {k: codes for k, one in enumerate(asked) if (codes := self._encoded(*one)) is not None}

@@ -142,13 +142,13 @@ def save(model: Estimator, path: FilePath, *, overwrite: bool = False) -> None:
 def load(path: FilePath) -> Any:
     """Load a model that :func:`save` has written.
 
-    A model that was trained on a GPU is loaded on the CPU. The loaded model predicts one dummy row, so that a damaged
-    model is an error here and not at the first row to decide.
+    A model that was trained on a GPU is loaded on the CPU. The loaded model predicts one dummy row, so a damaged model
+    is an error here and not at the first prediction.
 
     Nothing in a folder is executed or unpickled: only classes on fixed lists and registered ones are built. But
-    scikit-learn, LightGBM, XGBoost and CatBoost do not check the arrays of a stored model, so that a forged one can
-    crash the process or answer wrongly, and checksums detect damage, not forgery. Load models only from sources that
-    you trust, and sign them where others could change them; the guide to deployment shows how.
+    scikit-learn, LightGBM, XGBoost and CatBoost do not check the arrays of a stored model, so a forged model can crash
+    the process or give wrong answers, and checksums detect damage, not forgery. Load models only from sources that you
+    trust, and sign them if others could change them; SECURITY.md shows how.
 
     Parameters
     ----------
@@ -187,8 +187,7 @@ def load(path: FilePath) -> Any:
     except Exception as error:  # the bytes may be anything: skops, NumPy and scikit-learn fail in their own ways
         problem = f"it cannot be read, or fails on a dummy row ({type(error).__name__}: {_one_line(error)})"
         raise ModelFileError(
-            f"cannot load {target}: {problem}; it is damaged, or made by other versions of its libraries: fit and save "
-            "it again."
+            f"cannot load {target}: {problem}; it is damaged, or made by other library versions: fit and save it again."
         ) from error
     return model
 
@@ -253,11 +252,11 @@ _REPLACEABLE = (
 
 
 def _foreign_content(path: Path) -> str | None:
-    """Return why a folder may not be replaced; None if it holds a demur model and nothing else."""
+    """Return the reason why a folder may not be replaced; None if it holds a demur model and nothing else."""
     if not path.is_dir():
         return "it is a file"
     names = {child.name for child in path.iterdir()}
-    others = sorted(names.difference(_REPLACEABLE))
+    others = sorted(name for name in names if name not in _REPLACEABLE or (path / name).is_dir())
     if others:
         return f"it holds {others[0]!r}, which is not part of a model"
     if names and (_MANIFEST not in names or _FORMAT not in (path / _MANIFEST).read_text(errors="replace")):
@@ -424,7 +423,7 @@ _PARTS = (
     "demur.training.tabular_net.TabularNet",
     "demur.training.jobs.Trained",
 )
-"""What demur's models are made of, beside losses, margin functions and rules, which are in the registries."""
+"""Classes of demur's models, except losses, margin functions and rules, which are in the registries."""
 
 
 def registered_types() -> set[str]:
@@ -443,7 +442,7 @@ def _types(data: bytes) -> tuple[list[str], list[str]]:
     """Return the types in an archive that skops does not trust by itself, and those that no model may hold."""
     found = _skops().get_untrusted_types(data=data)
     unknown = {name for name in set(found).difference(TRUSTED, _PARTS) if not _is_estimator(name)}
-    return found, sorted(unknown - registered_types())
+    return found, sorted(unknown - registered_types()) if unknown else []  # the registries import torch
 
 
 def _is_estimator(path: str) -> bool:
@@ -489,9 +488,9 @@ def from_archive(data: bytes) -> Any:
     types, unknown = _types(data)
     if unknown:
         raise ModelFileError(
-            f"the model holds {unknown[0]}, which is neither demur's nor scikit-learn's and not registered here; "
-            "if it is a loss, a margin function or a rule of your own, import the module that registers it, then "
-            "load again."
+            f"the model holds {unknown[0]}, which is neither in demur {__version__} nor in scikit-learn, and not "
+            "registered here; if it is a loss, a margin function or a rule of your own, import the module that "
+            "registers it, then load again."
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # load gives a warning of its own
@@ -535,8 +534,8 @@ def _written(part: Any) -> tuple[bytes, str | None]:
 
 
 _OF_TORCH = (
-    "it belongs to torch, and a model holds only data; make a tensor a NumPy array, and a trained network of your own "
-    "a TorchClassifier, which is saved as an ONNX graph."
+    "it belongs to torch, and a model holds only data; convert a tensor to a NumPy array, and wrap a trained network "
+    "in a TorchClassifier, which is saved as an ONNX graph."
 )
 
 
@@ -550,15 +549,15 @@ def _keys_survive(keys: Collection[Any]) -> bool:
 
 
 def _why_not_trusted(path: str) -> str:
-    """Return why a type has no place in a model, and what to do."""
+    """Return the reason why a type cannot be in a model, and what to do."""
     module, _, name = path.rpartition(".")
     if module.partition(".")[0] == "torch":
         return _OF_TORCH
     found = getattr(sys.modules.get(module), name, None)
     if (callable(found) and not isinstance(found, type)) or "<lambda>" in name:
         return (
-            f"{path} is code, and a model holds only data; give a name, or an object of demur or scikit-learn. A "
-            "trained network of your own is saved as a TorchClassifier."
+            f"{path} is code, and a model holds only data; give a name, or an object of demur or scikit-learn. "
+            "Wrap a trained network in a TorchClassifier."
         )
     return (
         f"{path} is neither demur's nor scikit-learn's own, and is not registered; decorate a loss, margin function or "
@@ -577,7 +576,7 @@ def _located(value: Any, place: str, problem: str) -> ModelFileError:
 
 
 def _parts(value: Any, place: str = "model", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Return a value and all that it holds, each part with its place in the model."""
+    """Return a value and its parts, each with its place in the model."""
     if id(value) in above:
         hint = "; leave out set_fit_request and the like" if "._metadata_request" in place else ""
         raise ModelFileError(f"cannot save {place}: it contains itself{hint}.")
@@ -587,7 +586,7 @@ def _parts(value: Any, place: str = "model", above: tuple[int, ...] = ()) -> Ite
 
 
 def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """Return what a container or an object holds, each part with its place in the model."""
+    """Return the parts of a container or an object, each with its place in the model."""
     if isinstance(value, np.ndarray):
         value = value.ravel().tolist() if value.dtype == object else []
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Feed tables to a monitor: every row is counted once, also where files grow, are replaced or given again."""
+"""Feed tables to a monitor: every row is counted once, even if files grow, are replaced or are given again."""
 
 import hashlib
 import warnings
@@ -23,10 +23,10 @@ _BLOCK = 1 << 20
 class MonitoredTables:
     r"""A monitor whose state is a file that several processes may update.
 
-    Tables are recognised by their content, not by their name. A table that was counted before is not counted again; of
-    a file that has grown, the new rows are counted; a file that was replaced is a new one. The rows of standard input
-    are always new. For each table the monitor stores its kind ("file", "stream" or "reviewed"), the size and a digest
-    of each version, the number of counted rows, and the numbers of the rows whose labels were counted.
+    Tables are recognised by their content, not by their name. A table that was counted before is not counted again. If
+    a file has grown, its new rows are counted; a file that was replaced is a new one. The rows of standard input are
+    always new. For each table the monitor stores its kind ("file", "stream" or "reviewed"), the size and a digest of
+    each version, the number of counted rows, and the numbers of the rows whose labels were counted.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class MonitoredTables:
         self.state, self.model, self._begin = Path(state), model, begin
 
     def monitor(self) -> Monitor:
-        """Return the monitor as the state file has it, or a new one."""
+        """Return the monitor in the state file, or a new one."""
         return Monitor.load(self.state) if self.state.exists() else self._begin()
 
     @contextmanager
@@ -76,7 +76,7 @@ class MonitoredTables:
         strict: bool = True,
         to_review: Callable[[pa.Table], None] | None = None,
     ) -> None:
-        """Watch the rows of a table that were not counted before.
+        """Process the rows of a table that were not counted before.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class MonitoredTables:
         _note_known(n_known, "rows", data)
 
     def review(self, data: str, *, delimiter: str | None = None) -> None:
-        """Take the labels of a reviewed table that were not taken before.
+        """Process the labels of a reviewed table that were not counted before.
 
         Parameters
         ----------

@@ -33,14 +33,14 @@ _EDGES = np.linspace(-4.0, 12.0, 65)
 more regular than new ones, and the test would no longer be exact."""
 _TINY = 1e-9
 _NOTHING = 1e-300
-"""An empty stake: not zero, because JSON has no infinite logarithms."""
+"""Logarithm of an empty stake: finite, because JSON has no infinity."""
 
 DRIFTS = ("rejected share", "confidence", "class mix")
 RISK = "risk"
 _FORMAT = 5
 
 _FORECAST = 10_000
-"""Audited answers within which an alarm is predicted."""
+"""Largest number of audited answers for which an alarm is predicted."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Reference:
 
 
 def _looks(model: TableModel, table: Any, where: str) -> tuple[Mask, Floats, Ints]:
-    """Return what the drift checks use: rejection, confidence and first choice of each row."""
+    """Return the inputs of the drift checks: rejection, confidence and first choice of each row."""
     decision, scores = model.decide_and_score(table, where=where)
     label = np.asarray(decision.label, dtype=np.int64)
     first = scores[np.arange(len(label)), label] if model.has_proba else None
@@ -149,9 +149,10 @@ _PRIOR = 5.0
 
 
 class _Bets:
-    """A test martingale: several bets that share one capital, which is put at stake gradually, block by block.
+    """A test martingale: several bets that share one capital, which is invested gradually, block by block.
 
-    Subclasses say what each bet gains on the rows of a block. All arrays may have leading axes: independent streams.
+    Subclasses define the gain of each bet on the rows of a block. All arrays may have leading axes: independent
+    streams.
     """
 
     _state: ClassVar[tuple[str, ...]]
@@ -164,11 +165,11 @@ class _Bets:
         self._log_stakes = np.full((*streams, len(shares)), math.log(self._at_once or _NOTHING) + self._log_shares)
 
     def _gains(self, *columns: NDArray[Any]) -> Floats:
-        """Return the logarithm of what each bet gains on rows of one block, of shape (..., n_bets, n)."""
+        """Return the logarithm of the gain of each bet on rows of one block, of shape (..., n_bets, n)."""
         raise NotImplementedError  # each kind of bet has its own
 
     def _cash(self, block: int) -> float:
-        """Return the capital not yet at stake; it falls slowly, to keep some for late changes."""
+        """Return the capital not yet invested; it decreases slowly, to keep some for late changes."""
         return (1 - self._at_once) / math.sqrt(1 + block * _BLOCK / _CASH_ROWS)
 
     def _evidence(self, log_capital: Floats) -> Floats:
@@ -460,7 +461,7 @@ class Monitor:
     The drift checks test that new rows and reference rows are exchangeable. The risk check tests that each audited
     answer is wrong with probability at most ``max_risk``, or at most that of the reference's answers, given the earlier
     ones. The audit must be drawn at random among the answered rows, as :meth:`draw` and the service do; declined rows
-    are not evidence about the answers.
+    give no information about the answers.
 
     Examples
     --------
@@ -509,12 +510,12 @@ class Monitor:
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """Evidence at which each check raises its alarm: half of delta is for the risk, the rest for the drifts."""
+        """Evidence at which each check raises its alarm; half of delta is for the risk check."""
         return {name: (2 if name == RISK else 2 * len(DRIFTS)) / self.delta for name in self._checks}
 
     @property
     def reference_risk(self) -> float:
-        """Error rate that is no alarm: ``max_risk``, or that of the reference rows."""
+        """Allowed error rate: ``max_risk``, or that of the reference rows."""
         known = self.reference
         return known.n_wrong / max(known.n_answered, 1) if self.max_risk is None else self.max_risk
 

@@ -28,12 +28,13 @@ from demur.tabular import CallsModel, TableModel
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY
 
 TypeForm: TypeAlias = Any
-"""A type as pydantic reads it; Python has no annotation for types that are made at run time."""
+"""A pydantic type; Python has no annotation for types that are created at run time."""
 
 
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 _PATTERNS = {"date-time-local": f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T{_TIME}$", "time-local": f"^{_TIME}$"}
-"""Few tools know these formats of OpenAPI, so the document shows a pattern too. Dates alone are also read."""
+"""Few tools support these formats of OpenAPI, so the document has a pattern as well. Dates without a time are also
+accepted."""
 
 
 class RequestError(TableError):
@@ -56,7 +57,7 @@ class RequestError(TableError):
 
 
 def _object_type(name: str, parts: Mapping[str, TypeForm]) -> TypeForm:
-    """Return the type of an object with these parts and no others; values are not converted."""
+    """Return the type of an object with exactly these fields; values are not converted."""
     make: Any = TypedDict  # the names are known only now
     made = make(name, dict(parts))
     made.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -151,7 +152,7 @@ def _whole(value: object) -> object:
 
 
 def _cost_type(model: TableModel) -> TypeForm:
-    """Return the type of a cost; the model itself refuses another than its own where that is fixed."""
+    """Return the type of a cost; the model itself refuses other costs if its cost is fixed."""
     words = "The cost of declining one row; a wrong answer costs 1."
     if model.cost_adjustable:
         return Annotated[float, Field(ge=0, lt=1, description=f"{words} By default {model.cost:g}.")] | None

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 _CONNECTIONS = 4096
-"""Connections that wait to be accepted, and open ones of each worker: idle ones must not lock others out."""
+"""Maximum number of waiting connections, and of open connections of each worker: idle connections must not block
+others."""
 
 _HEADER_MILLISECONDS = 5000
 _SECONDS_TO_STOP = 10

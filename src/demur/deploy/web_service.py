@@ -7,8 +7,9 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,9 +37,9 @@ from demur.deploy.request_types import RequestError, answer_type, question_type,
 
 _access = logging.getLogger("demur.access")
 
-_OWN_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
+_OWN_HOSTS = ("localhost", "127.0.0.1", "::1")
 _PROBES = ("/health", "/ready", "/metrics")
-"""Paths that are asked every few seconds, and logged at level debug only."""
+"""Paths of probes, which are requested every few seconds and logged at level debug only."""
 
 _REFUSALS = {
     400: "The host name is unknown.",
@@ -83,15 +84,15 @@ def create_app(
     max_bytes : int, default 5000000
         Largest body of one request.
     max_seconds : float, default 30
-        Time within which a body must arrive.
+        Seconds within which a body must arrive.
     allowed_hosts : names, optional
-        Host names under which clients may reach the service, beside this machine's loopback names; ``"*"`` for any.
-        Other names are refused, so that no web page can reach the service through a name of its own.
+        Host names under which clients may reach the service, in addition to this machine's loopback names; ``"*"`` for
+        any. Other names are refused, so a web page cannot reach the service through a host name that it controls.
     audit : float, default 0
         Share of the answered rows to draw for review. Above 0, each decision has a field ``why``: ``"declined"``,
         ``"audit"``, or null where the row needs no review.
     api_keys : collection of str, optional
-        Keys of which each request must present one, except to ``/health`` and ``/ready``.
+        API keys: each request, except to ``/health`` and ``/ready``, must present one of them.
     stopping : callable, optional
         Whether the service is about to stop, in which case ``/ready`` returns 503.
 
@@ -123,6 +124,7 @@ def create_app(
         version=__version__,
         description="A classifier that declines to answer where declining costs less than a likely mistake.",
         openapi_url=None,  # it names the columns, and so needs the key
+        redirect_slashes=False,  # the address in a redirect has no TLS, and clients would send the key there
         exception_handlers={AnyHTTPException: _refuse, InputError: _refuse},
     )
     keyed = [Depends(_key_check(api_keys))] if api_keys else []
@@ -136,7 +138,8 @@ def create_app(
     _add_probes(app, stopping)
     app.openapi().setdefault("components", {}).setdefault("schemas", {}).update(types)
     _add_pages(app, model, report, keyed)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*_OWN_HOSTS, *allowed_hosts], www_redirect=False)
+    names = [_host_pattern(name) for name in (*_OWN_HOSTS, *allowed_hosts)]
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)
     app.add_middleware(RequestLog, metrics=answerer.metrics)  # the outermost, so that it sees what the others refuse
     return app
 
@@ -148,7 +151,7 @@ def _add_decide(
     read_body: Callable[[Request], Awaitable[bytes]],
     keyed: list[Any],
 ) -> dict[str, Any]:
-    """Add the path that decides, and return the types in its description.
+    """Add the path ``/decide``, and return the types in its description.
 
     It reads the body itself, which FastAPI would do before it checks the key.
     """
@@ -213,7 +216,7 @@ async def _refuse(request: Request, error: Any) -> Response:
 
 
 _MOST_CHOICES = 100
-"""Values that a list offers; above it, typing is quicker."""
+"""Maximum number of values in a selection list; with more, a text field is used."""
 
 _CLASSES_NAMED = 12
 
@@ -280,6 +283,15 @@ def _page(template: str, code: str | None = None, **context: Any) -> tuple[str, 
     page = environment.get_template(template).render(**context, style=style, script=script, version=__version__)
     policy = content_policy(style, script, "connect-src 'self'", "frame-ancestors 'none'")
     return str(page), {**SECURITY_HEADERS, "Content-Security-Policy": policy}
+
+
+def _host_pattern(name: str) -> str:
+    """Return a host name as it is in requests: IPv6 addresses are in brackets there."""
+    with suppress(ValueError):
+        return f"[{IPv6Address(name.strip('[]'))}]"
+    if not re.fullmatch(r"\*|(\*\.)?[^*/:@]+", name):
+        raise InputError(f"{name!r} is not a host name: leave out scheme and port; * may only come first, *.a.org.")
+    return name
 
 
 # Limits, keys and the log ---------------------------------------------------------------------------------------------

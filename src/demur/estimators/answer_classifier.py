@@ -12,41 +12,43 @@ from sklearn.utils.validation import check_is_fitted
 from demur.array_types import Features, Floats, Ints, Mask
 from demur.errors import InputError
 from demur.estimators.base import ProbabilityClassifier, check_two_classes, checked_labels
+from demur.named_classes import label_of
 
 _SEGMENTS = 20
-"""The curve is linear between at most this many quantiles of the confidences."""
+"""Maximum number of knots of the curve: quantiles of the confidences."""
 
 _RISE = 4.0
-"""Prior scale of the rise of the log odds, from the least to the largest confidence."""
+"""Prior scale of the increase of the log odds from the smallest to the largest confidence."""
 
 _SPREAD = 0.5
 """Prior scale of the differences between answers in log odds; it counts as much as two answers."""
 
 _ROUNDS = 8
-"""Rounds in which the scale of these differences is estimated."""
+"""Number of iterations to estimate the scale of these differences."""
 
 _LARGEST = 1e30
-"""Larger confidences, infinite ones included, are equal."""
+"""Larger confidences, including infinity, count as this value."""
 
 _PRIOR = 4.0
-"""The class frequencies count as much as this many mistakes, where an answer's mistakes are divided among classes."""
+"""Number of mistakes as which the class frequencies count when the mistakes of an answer are divided among the
+classes."""
 
 
 @dataclass(eq=False, repr=False)
 class AnswerClassifier(ProbabilityClassifier):
-    """Learn how often another model's answer is right, given the answer and its confidence.
+    """Estimate class probabilities from another model's answer and its confidence.
 
-    The log odds of being right are a non-decreasing, piecewise linear curve of the confidence, plus a number for each
-    answer. Both are penalised, and the penalty of the latter is estimated from the rows, so that few rows give nearly
-    the same curve for all answers. The rest of the probability is divided among the other classes by the mistakes seen
-    with that answer: where it is wrong most of the time, another class may be the likeliest. An answer that is no
-    class, or none, gives all classes the same probability.
+    The log odds that an answer is right are a non-decreasing, piecewise linear function of the confidence, plus a term
+    for each answer. Both are penalised, and the penalty of the terms is estimated from the rows, so with few rows the
+    curve is nearly the same for all answers. The rest of the probability is divided among the other classes in
+    proportion to the mistakes observed with that answer: if an answer is wrong most of the time, another class may be
+    the likeliest. If an answer is missing or is not a class, all classes get the same probability.
 
     Parameters
     ----------
     confidence : bool, default True
-        Whether the last column is the confidence, on any increasing scale: a probability, a percentage, the logarithm
-        of a probability. Otherwise it is the share of the columns that agree with the answer.
+        Whether the last column is the confidence, on any increasing scale, such as a probability, a percentage or the
+        logarithm of a probability. Otherwise the confidence is the share of the columns that agree with the answer.
 
     Attributes
     ----------
@@ -62,9 +64,9 @@ class AnswerClassifier(ProbabilityClassifier):
 
     Notes
     -----
-    Rows have one column of answers or several samples, of which the most frequent one counts, the first of them in a
-    tie; an empty cell agrees with none. Texts of answers may differ from a class in case, in spaces around it, and by
-    the ".0" of whole numbers.
+    Rows have one column of answers, or several samples, of which the most frequent one is the answer, the first of them
+    in a tie; an empty cell agrees with no other. Texts of answers may differ from a class in case, in surrounding
+    spaces, and by the ".0" of integers.
 
     Examples
     --------
@@ -79,7 +81,7 @@ class AnswerClassifier(ProbabilityClassifier):
            [0.4, 0.6],
            [0.5, 0.5]])
 
-    With a rule, which may be one with a guarantee; with ``groups``, equal rows do not count as copies of one:
+    With a rule, which may have a guarantee; because of ``groups``, equal rows do not count as copies:
 
     >>> from demur import RejectOption
     >>> model = RejectOption(AnswerClassifier(), cost=0.2, calibration=None)
@@ -124,7 +126,7 @@ class AnswerClassifier(ProbabilityClassifier):
         return self
 
     def predict_proba(self, X: Features) -> Floats:
-        """Return the probabilities of the classes: for the one that is the answer, that of being right.
+        """Return the class probabilities; that of the answered class is the probability that the answer is right.
 
         Percentages are refused if the confidences of training were fractions.
         """
@@ -133,8 +135,8 @@ class AnswerClassifier(ProbabilityClassifier):
         beyond = np.flatnonzero(sure > 2)  # percentages, for a model of fractions
         if len(beyond) and self.knots_[0] >= 0 and self.knots_[-1] <= 1:
             raise InputError(
-                f"row {beyond[0] + 1:,} has the confidence {sure[beyond[0]]:g}, and no row of training has one above "
-                f"{self.knots_[-1]:.3g}: give confidences on the scale of training."
+                f"row {beyond[0] + 1:,} has the confidence {sure[beyond[0]]:g}, but training confidences are at most "
+                f"{self.knots_[-1]:.3g}: use the same scale."
             )
         proba = np.full((len(said), len(self.classes_)), 1 / len(self.classes_))
         rows = np.flatnonzero(said < len(self.classes_))
@@ -153,7 +155,8 @@ class AnswerClassifier(ProbabilityClassifier):
             columns = "answers and one of confidences" if self.confidence else "answers"
             raise InputError(f"rows have columns of {columns}, as many as in fit; got the shape {table.shape}.")
         numbers: dict[Any, int] = {label: code for code, label in enumerate(self.classes_.tolist())}
-        said = [class_number(value, numbers) for row in table[:, :n_samples].tolist() for value in row]
+        named = (label_of(value, numbers) for value in table[:, :n_samples].ravel().tolist())
+        said = [numbers.get(label, len(numbers)) for label in named]
         codes = np.array(said, dtype=np.int64).reshape(len(table), n_samples)
         votes = (codes[:, :, None] == codes[:, None, :]).sum(axis=2) * (codes < len(numbers))
         most = np.arange(len(codes)), votes.argmax(axis=1)
@@ -203,19 +206,3 @@ class AnswerClassifier(ProbabilityClassifier):
         self.knots_ = values
         self.curve_ = found[0] + np.r_[0.0, np.cumsum(found[2:n_fixed])] - centre @ found[2:n_fixed]
         self.missing_, self.effects_ = float(found[0] + found[1]), found[n_fixed:]
-
-
-def class_number(value: Any, numbers: dict[Any, int]) -> int:
-    """Return the number of the class that an answer names, or the next free number if it is not a class.
-
-    Examples
-    --------
-    >>> [class_number(answer, {"1": 0, "true": 1}) for answer in ("1.0", " True", "maybe", None)]
-    [0, 1, 2, 2]
-    """
-    found = numbers.get(value)
-    if found is None and isinstance(value, str):
-        text = value.strip()
-        variants = (numbers.get(one) for one in (text, text.lower(), text.removesuffix(".0")))
-        found = next((one for one in variants if one is not None), None)
-    return len(numbers) if found is None else found

@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     from demur.columns import Schema
 
 _ROWS_AT_A_TIME = 1 << 14
-"""Prediction works through the rows in pieces of this size, on several threads."""
+"""Number of rows that are predicted at a time, on several threads."""
 
 _MANY_ROWS, _MOST_HELD_OUT = 50_000, 20_000
-"""From so many rows on one fold is enough, and this many rows of it."""
+"""Number of rows from which one fold is enough, and the maximum number of its rows."""
 
 _MOST_CODES = 255
-"""As many categories as gradient boosting can tell apart."""
+"""Maximum number of categories that gradient boosting supports."""
 
 _SECONDS_OF_FAST = 10.0
-"""The most that the preset "fast" takes."""
+"""Time limit of the preset "fast" in seconds."""
 
 _PRESETS = {
     "fast": ("lr", "boosting"),
@@ -66,12 +66,12 @@ _PRESETS = {
 """Candidates of each preset; "boosting" is LightGBM where it is installed."""
 
 _FOR_TEXT = {"text", "lr", "boosting", "nn"}
-"""Forests and trees for each class are slow and weak on hundreds of numbers that each say little."""
+"""Forests and one-versus-rest trees are slow and weak on hundreds of columns with little information each."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableEncoding:
-    """How a table becomes a matrix: numbers as they are, categories as codes 0, 1, ..., missing values as NaN.
+    """The encoding of a table as a matrix: numbers unchanged, categories as codes 0, 1, ..., missing values as NaN.
 
     Parameters
     ----------
@@ -145,8 +145,7 @@ class TableEncoding:
             codes, texts = self.schema.encode(table)[:, ~self.text], joined(self.schema.texts(table))
         else:
             raise InputError(
-                f"fitted on a table with named columns, so it cannot read a {type(X).__name__}; give a table with the "
-                "same columns."
+                f"the model was fitted on a table, got a {type(X).__name__}; give a table with the same columns."
             )
         codes = np.clip(codes, -LARGEST, LARGEST)
         if self.dense_text is None:
@@ -169,7 +168,7 @@ def _numbers(with_text: bool) -> ByName:
 
 
 def _mask(n_columns: int, columns: ArrayLike | None, name: str) -> Mask:
-    """Return which columns a parameter means by a mask or by numbers."""
+    """Return the columns given by a mask or by numbers as a mask."""
     mask = np.zeros(n_columns, dtype=bool)
     wanted = np.asarray([] if columns is None else columns)
     if not wanted.size:
@@ -195,45 +194,45 @@ def _checked_codes(array: Floats, mask: Mask) -> Mask:
 
 @dataclass(eq=False, repr=False)
 class AutoClassifier(ProbabilityClassifier):
-    """Train several kinds of model, and blend those that improve the log loss together.
+    """Train several kinds of models, and blend those that improve the log loss of the blend.
 
-    Each candidate is cross-fitted: every row gets probabilities from a model, an imputer and a scaler that were not
-    fitted on it. A temperature calibrates them, :func:`mixture_weights` finds the mixture of least log loss, and one
-    more temperature calibrates the mixture. The networks of all folds train as one stack and stay as an
-    ensemble; other members of the mixture are then fitted on all rows. Missing values, and the category, text and date
-    columns of a DataFrame, need no preparation.
+    Each candidate is cross-fitted: the probabilities of every row come from a model, an imputer and a scaler that were
+    not fitted on it. A temperature calibrates them, :func:`mixture_weights` finds the mixture with the lowest log loss,
+    and another temperature calibrates the mixture. The networks of all folds are trained as one stack and used as an
+    ensemble; the other members of the mixture are then fitted on all rows. Missing values, and the category, text and
+    date columns of a DataFrame, need no preparation.
 
     ``RejectOption("auto")`` is this classifier with a reject option.
 
     Parameters
     ----------
     candidates : sequence of str, optional
-        Which to try, by name or short name: "linear model of text" (text: of n-grams), "extra trees"
-        (et), "logistic regression" (lr), "gradient boosting" (hgb), "random forest" (rf), "lightgbm" (lgbm), "catboost"
-        (cat), "networks" (nn: those of :class:`~demur.RejectClassifier`) and "periodic networks" (pnn: the same, which
-        also see periodic functions of the features). By default those of the preset that are installed, but for tables
-        with text only "text", lr, nn and one of lgbm and hgb: ``pip install demur[boost]`` brings LightGBM and
-        CatBoost, and ``demur[text]`` static embeddings of text.
+        Candidates to try, by name or short name: "linear model of text" (text, on n-grams), "extra trees" (et),
+        "logistic regression" (lr), "gradient boosting" (hgb), "random forest" (rf), "lightgbm" (lgbm), "catboost"
+        (cat), "networks" (nn, as in :class:`~demur.RejectClassifier`) and "periodic networks" (pnn, with periodic
+        functions of the features as further inputs). By default those of the preset that are installed; for tables with
+        text, only "text", lr, nn and one of lgbm and hgb. ``pip install demur[boost]`` installs LightGBM and CatBoost,
+        and ``demur[text]`` static embeddings of text.
     preset : {"default", "fast", "best"}
-        "fast" is the better one of logistic regression and one kind of boosting, found in at most 10 seconds.
-        "default" leaves out random forests, and scikit-learn's gradient boosting where LightGBM is installed; "best"
-        tries everything.
+        Set of candidates. "fast" is the better of logistic regression and one kind of boosting, in at most 10 seconds.
+        "default" leaves out random forests, and scikit-learn's gradient boosting if LightGBM is installed; "best" tries
+        all candidates.
     time_budget : float or None, default=90
-        Time limit of ``fit`` in seconds. The candidates race on the first fold; those that improve the blend then get
-        as many of the other folds as there is time for, and networks the rest. What would get less than 40 % of its
-        training is left out, which ``starved`` tells. Time in which other programs keep the cores busy does
-        not count (on Linux), but ``fit`` takes at most about twice the budget. None means no limit; the result then
-        does not depend on the machine's speed.
+        Time limit of ``fit`` in seconds. All candidates are trained on the first fold; those that improve the blend are
+        then trained on as many of the other folds as there is time for, and networks use the rest of the time.
+        Candidates that would get less than 40 % of their training are left out; ``starved`` names them. On Linux, time
+        in which other programs keep the cores busy does not count, but ``fit`` takes at most about twice the budget.
+        None means no limit; the result then does not depend on the speed of the machine.
     cv : int, splitter or iterable, default=5
-        Folds. A number stands for shuffled folds, in which the rows of one group stay together. With a number, a table
-        of more than 50,000 rows is not cross-fitted: up to 20,000 of its rows are held out once.
+        Folds, or the number of shuffled folds, in which the rows of one group stay together. With a number, a table of
+        more than 50,000 rows is not cross-fitted: up to 20,000 of its rows are held out once.
     categorical_features : array of bool or of int, optional
         Columns of an array that hold codes 0, 1, ... of categories. In a DataFrame the column types decide.
     text_features : array of bool or of int, optional
         Columns of an array that hold text. In a DataFrame these are the columns of long texts that mostly differ.
     n_jobs : int or None, default=-1
-        Number of fits side by side, each with one thread. Inside ``joblib.parallel_config(backend="dask")`` they run on
-        the workers of a Dask cluster, as with ``demur fit --scheduler``.
+        Number of parallel fits, each with one thread. Inside ``joblib.parallel_config(backend="dask")`` they run on the
+        workers of a Dask cluster, as with ``demur fit --scheduler``.
     random_state : int, RandomState or None
     verbose : int, default=0
         Whether to show a progress bar on a terminal.
@@ -357,7 +356,7 @@ class AutoClassifier(ProbabilityClassifier):
 
     @property
     def starved(self) -> str | None:
-        """A sentence about what the time budget cut short or left out; None where nothing was."""
+        """A sentence on candidates whose training the time budget shortened or prevented; None if there are none."""
         short = [f"{one.name} {one.trained:.0%}" for one in self.tried_ if one.trained < 0.995]
         if not short:
             return None
@@ -408,7 +407,7 @@ class AutoClassifier(ProbabilityClassifier):
         return tags
 
     def _wanted(self, with_text: bool, n_other: int) -> list[CandidateModel]:
-        """Return the candidates to try, given whether there is text, and how many other columns."""
+        """Return the candidates to try, given whether there is text and the number of other columns."""
         if self.preset not in _PRESETS:
             raise InputError(f"preset must be one of {', '.join(_PRESETS)}, got {self.preset!r}.")
         if self.candidates is None:
@@ -454,13 +453,14 @@ def _proba_of(model: Estimator, X: Features, classes: Ints) -> Floats:
 
 
 class UninformativeModelWarning(UserWarning):
-    """A model's probabilities for held-out rows are worse than the class frequencies."""
+    """The held-out log loss of a model is higher than that of the class frequencies."""
 
 
 def warn_if_uninformative(proba: FloatArray, y: Ints, weight: Floats | None) -> None:
-    """Warn where the log loss of held-out rows is much higher than that of the class frequencies.
+    """Warn if the log loss of held-out rows is much higher than that of the class frequencies.
 
-    The sums of the log losses must differ by 10 and by a tenth, because few rows prove nothing.
+    The sums of the log losses must differ by at least 10 and by a tenth, because a difference on few rows may be
+    chance.
 
     Examples
     --------
@@ -468,8 +468,8 @@ def warn_if_uninformative(proba: FloatArray, y: Ints, weight: Floats | None) -> 
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     warn_if_uninformative(np.array([[0.9, 0.1]] * 40), np.array([0, 1] * 20), None)
-    >>> print(caught[0].message.args[0][:57])
-    held-out rows are predicted worse than by the frequencies
+    >>> print(caught[0].message.args[0][:77])
+    the held-out log loss 1.2 is higher than that of the class frequencies, 0.693
     """
     log_loss = -np.average(np.log(np.maximum(proba[np.arange(len(y)), y], 1e-12)), weights=weight)
     frequency = np.bincount(y, weight) / (len(y) if weight is None else weight.sum())
@@ -477,15 +477,15 @@ def warn_if_uninformative(proba: FloatArray, y: Ints, weight: Floats | None) -> 
     entropy = -(known * np.log(known)).sum()
     if len(y) * (log_loss - 1.1 * entropy) > 10:
         warnings.warn(
-            f"held-out rows are predicted worse than by the frequencies of the classes (log loss {log_loss:.3g}, not "
-            f"{entropy:.3g}); try another model, more rows, or leave out classes that have few rows.",
+            f"the held-out log loss {log_loss:.3g} is higher than that of the class frequencies, {entropy:.3g}; try "
+            "another model, more rows, or leave out classes that have few rows.",
             UninformativeModelWarning,
             stacklevel=3,
         )
 
 
 def _one_fold(fold: Fold, block: Ints) -> Fold:
-    """Return a fold that holds out a part of what this one does, and trains on all the rest but what belongs to it."""
+    """Return a fold that holds out a part of this fold's test rows, and trains on all rows of other blocks."""
     train, test = fold
     kept = test[:_MOST_HELD_OUT]
     rest = test[len(kept) :]

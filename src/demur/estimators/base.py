@@ -57,7 +57,7 @@ class NothingToFit(ProbabilityClassifier):
 class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc] # scikit-learn is untyped
     """A classifier that may decline: :class:`~demur.RejectClassifier` and :class:`~demur.RejectOption`.
 
-    Both have these methods and properties, so that code that uses one need not know which of the two it is.
+    Both have these methods and properties, so that code that uses them works with either.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         ----------
         X : array or table of shape (n_rows, n_features)
         cost : float or array of one per row, optional
-            Another cost than the classifier's own, where ``cost_adjustable``.
+            Cost to use instead of the classifier's, if ``cost_adjustable``.
         """
         return self.decide_and_score(X, cost)[0]
 
@@ -107,16 +107,16 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     @property
     @abstractmethod
     def effective_cost(self) -> float | None:
-        """The cost of one rejection that decisions are based on; None where there is no single one."""
+        """The cost of one rejection that decisions are based on; None if there is no single cost."""
 
     @property
     @abstractmethod
     def why_cost_fixed(self) -> str | None:
-        """The reason why another cost needs another fit; None where it needs none."""
+        """The reason why another cost needs a refit; None if it needs none."""
 
     @property
     def cost_adjustable(self) -> bool:
-        """Whether ``decide`` takes another cost without another fit."""
+        """Whether ``decide`` accepts another cost without a refit."""
         return self.why_cost_fixed is None
 
     def predict(self, X: Features) -> AnyArray:
@@ -152,7 +152,7 @@ class RejectingClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
             raise InputError(f"cost must be one number to fit, got {self.cost!r}; decide() takes one per row.")
 
     def _novel(self, X: Features) -> Mask | None:
-        """Return which rows are novel, None where that is not asked for."""
+        """Return which rows are novel; None if novelty is not checked."""
         known = getattr(self, "known_rows_", None)
         return None if known is None or self.novelty is None else known.novel(X, self.novelty)
 
@@ -222,7 +222,7 @@ def checked_labels(y: Any) -> AnyArray:
 
 
 def check_two_classes(classes: AnyArray) -> AnyArray:
-    """Return the classes, or raise an error where there is only one."""
+    """Return the classes, or raise an error if there is only one."""
     if len(classes) < 2:
         raise InputError(f"y holds only one class, {classes.tolist()[0]!r}; a classifier needs at least two.")
     return classes
@@ -255,7 +255,7 @@ def checked_examples(
     groups: ArrayLike | None,
     more: Floats | None = None,
 ) -> Examples:
-    """Return the examples that have a weight, sorted by their values: their order does not change what is learned.
+    """Return the examples with a positive weight, sorted by their values, so that their order does not affect the fit.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def checked_examples(
 
 
 def check_whole(name: str, value: Any) -> None:
-    """Refuse a parameter that is neither None nor a whole number of at least 1."""
+    """Refuse a parameter that is neither None nor an integer of at least 1."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < 1):
         raise InputError(f"{name} must be a whole number of at least 1, got {value!r}.")
 
@@ -387,28 +387,27 @@ def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> Floats:
     Without ``predict_proba`` the scores of ``decision_function`` are linked: the logistic function for two
     classes, softmax for more. Such scores are not log odds by themselves; calibration gives them their scale.
     """
-    if hasattr(estimator, "predict_proba"):
-        proba = np.asarray(estimator.predict_proba(X), dtype=np.float64)
-    elif hasattr(estimator, "decision_function"):
-        scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
-        if scores.ndim == 1:
-            proba = np.column_stack([expit(-scores), expit(scores)])
-        elif scores.shape[1] == len(estimator.classes_):
-            proba = softmax(scores, axis=1)
-        else:
-            raise InputError(
-                f"decision_function of {type(estimator).__name__} has {scores.shape[1]} columns for "
-                f"{len(estimator.classes_)} classes; set decision_function_shape='ovr'."
-            )
-    else:
+    name = type(estimator.estimator if isinstance(estimator, CodedLabels) else estimator).__name__
+    method = next((one for one in ("predict_proba", "decision_function") if hasattr(estimator, one)), None)
+    if method is None or not hasattr(estimator, "classes_"):
         raise InputTypeError(
-            f"{type(estimator).__name__} has neither predict_proba nor decision_function, so its confidence is "
-            "unknown; use another classifier."
+            f"{name} has no classes_, or neither predict_proba nor decision_function, so its confidence is unknown; "
+            "use another classifier."
         )
-    if len(estimator.classes_) == len(classes):
+    own, proba = np.asarray(estimator.classes_), np.asarray(getattr(estimator, method)(X), dtype=np.float64)
+    if method == "decision_function":
+        proba = softmax(proba, axis=1) if proba.ndim > 1 else np.column_stack([expit(-proba), expit(proba)])
+    if proba.shape[1:] != own.shape:
+        raise InputError(
+            f"{method} of {name} has the shape {proba.shape} for {len(own)} classes; it must have a column for each "
+            "(in SVC, set decision_function_shape='ovr')."
+        )
+    if np.array_equal(own, classes):
         return proba
+    if len(unknown := np.setdiff1d(own, classes)):
+        raise InputError(f"{name} knows the classes {unknown.tolist()}, which y lacks; wrap it in FrozenEstimator.")
     aligned = np.zeros((len(proba), len(classes)))
-    aligned[:, np.searchsorted(classes, estimator.classes_)] = proba
+    aligned[:, np.searchsorted(classes, own)] = proba
     return aligned
 
 
@@ -437,7 +436,7 @@ class KnownRows:
         blocks: ArrayLike | None = None,
         categorical: Mask | None = None,
     ) -> "KnownRows | None":
-        """Learn from the training rows; None without a rate, or with "auto" where rows cannot be compared.
+        """Learn from the training rows; None without a rate, or with "auto" if rows cannot be compared.
 
         Parameters
         ----------
@@ -456,8 +455,7 @@ class KnownRows:
             if rate == "auto":
                 return None
             raise InputError(
-                f"novelty={rate!r} needs a table of numbers, categories and dates with at least {FEWEST_ROWS} rows: "
-                "give None instead."
+                f"novelty={rate!r} needs at least {FEWEST_ROWS} rows of numbers, categories or dates: use None."
             )
         schema, codes = found
         kinds = categorical if schema is None else schema.categorical
@@ -499,13 +497,13 @@ def _comparable(X: Features) -> "tuple[Schema | None, Floats] | None":
 
 
 def is_numeric(X: Features) -> bool:
-    """Say whether rows are a dense matrix of numbers; a sparse one may be too large to be filled up."""
+    """Say whether rows are a dense matrix of numbers; a sparse one may be too large as a dense one."""
     array = np.asarray(X)  # of a sparse matrix, an array without dimensions
     return array.ndim == 2 and array.size > 0 and array.dtype.kind in "biuf"
 
 
 def is_frame(X: Features) -> bool:
-    """Say whether the columns can have types of their own."""
+    """Say whether the columns can have different types."""
     return hasattr(X, "__arrow_c_stream__") or hasattr(X, "column_names") or hasattr(X, "columns")
 
 
@@ -533,8 +531,8 @@ class FeaturesOfEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-le
 class CodedLabels(ClassifierMixin, FeaturesOfEstimator, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     """A classifier that is fitted on class numbers 0, 1, ..., and predicts class names.
 
-    Some classifiers, XGBoost's among them, take no other labels. :class:`~demur.RejectOption` puts them into this one
-    when they refuse the labels as they are.
+    Some classifiers, such as XGBoost's, accept no other labels. :class:`~demur.RejectOption` wraps them in this class
+    if they refuse the labels.
 
     Parameters
     ----------
@@ -543,7 +541,7 @@ class CodedLabels(ClassifierMixin, FeaturesOfEstimator, BaseEstimator):  # type:
     Attributes
     ----------
     estimator_ : fitted classifier
-        Its own ``classes_`` are 0, 1, ...
+        The classifier, whose ``classes_`` are 0, 1, ...
     classes_ : array
         The classes by their names.
     """
@@ -575,8 +573,8 @@ class CodedLabels(ClassifierMixin, FeaturesOfEstimator, BaseEstimator):  # type:
 def fit_clone(estimator: Estimator, X: Features, y: AnyArray, fit_params: ByName) -> Any:
     """Return a fitted clone, with the classes as numbers 0, 1, ... if the estimator takes nothing else.
 
-    There is no tag by which a classifier says that it refuses other labels, so it is asked: where it raises ValueError
-    for the labels and not for their numbers, it gets the numbers.
+    scikit-learn has no tag for classifiers that refuse other labels. If the fit raises ValueError for the labels and
+    not for their numbers, the numbers are used.
     """
     try:
         return clone(estimator).fit(X, y, **fit_params)
@@ -604,7 +602,7 @@ def out_of_fold_proba(
     estimator : classifier
     X, y, classes, folds
     fit_params : dict
-        Passed to ``fit``, with the rows of each fold picked out of what has one value per row.
+        Passed to ``fit``; arguments with one value per row are restricted to the rows of each fold.
     """
     rows, probas = [], []
     for train, test in usable_folds(folds, y, at_least_one=True):
@@ -616,7 +614,7 @@ def out_of_fold_proba(
 
 
 _LONGEST = 20_000
-"""Characters of a text that are read."""
+"""Number of characters of a text that are read."""
 
 
 def joined(texts: AnyArray) -> Objects:

@@ -136,11 +136,11 @@ def is_installed(library: str) -> bool:
 
 
 _TREES_OF_A_FORECAST = 5
-"""Trees after which the time per tree is used to predict how many can be trained."""
+"""Number of trees after which the time per tree is used to predict how many can be trained."""
 
 
 class _Watch:
-    """Stops training after a number of trees, when the time is over, or if it will not suffice for the least number."""
+    """Callback that stops training after a number of trees, or if the time is up or will not suffice."""
 
     def __init__(self, left: Callable[[], float], most: int, least: float) -> None:
         self.left, self.most, self.least = left, most, least
@@ -155,7 +155,7 @@ class _Watch:
 
 @dataclass(frozen=True)
 class _Library:
-    """How to train, store, read and call the models of one library."""
+    """Functions to train, store, read and call the models of one library."""
 
     classifier: str
     quiet: ByName
@@ -167,13 +167,13 @@ class _Library:
 
 
 def _plain_parameters(estimator: Estimator) -> ByName:
-    """Return the parameters that are set; each must be a plain value, since functions cannot be stored."""
+    """Return the parameters that are set; each must be a plain value, because functions cannot be stored."""
     plain: ByName = {}
     for name, value in estimator.get_params().items():
         if value is None or (isinstance(value, float) and np.isnan(value)):
             continue
         if not isinstance(value, (bool, int, float, str, list, tuple, np.integer, np.floating)):
-            raise BoostedTreesError(f"its parameter {name} is a {type(value).__name__}, which no model may hold.")
+            raise BoostedTreesError(f"its parameter {name} is a {type(value).__name__}, which cannot be saved.")
         plain[name] = value.item() if isinstance(value, np.generic) else value
     return plain
 
@@ -253,7 +253,7 @@ _LIBRARIES = {
     ),
     "xgboost": _Library("XGBClassifier", {}, 100, _xgboost_fit, _xgboost_content, _xgboost_load, _xgboost_proba),
 }
-"""The classifier of each library, its default number of trees, and how it works."""
+"""The classifier of each library, its default number of trees, and its functions."""
 
 LIBRARIES = {name: library.classifier for name, library in _LIBRARIES.items()}
 """The name of the classifier of each library."""

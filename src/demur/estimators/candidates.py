@@ -1,8 +1,8 @@
 """The models that ``RejectOption("auto")`` tries, and training them within a time budget.
 
 Adding a model is one entry of :data:`CANDIDATES`. With a time budget, the candidates race on the first fold: forests,
-boosting and regressions grow in pieces, and one that is too slow to finish is given up after a few of them. Those that
-improve the blend then get as many further folds as there is time for, and networks get the rest.
+boosting and regressions grow in steps, and a candidate that is too slow to finish is abandoned after a few of them.
+Those that improve the blend then get as many further folds as there is time for, and networks get the rest of the time.
 """
 
 import time
@@ -45,7 +45,7 @@ from demur.workers import BusyClock, on_workers
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """The facts about the table that candidates are made from.
+    """Properties of the table from which candidates are made.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Task:
 
 @dataclass(frozen=True)
 class CandidateModel:
-    """A model to try.
+    """A model that "auto" tries.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ class CandidateModel:
     make : callable
         Makes an unfitted classifier from a :class:`Task`.
     key : str
-        Its short name.
+        Short name.
     least : float
-        The share of its training that it must get within the time budget; with less it is not worth its time.
+        Least share of its training that must fit into the time budget; otherwise it is left out.
     library : str, optional
-        The package that it needs, if that is an optional one.
+        Optional package that it needs.
     """
 
     name: str
@@ -104,7 +104,7 @@ class CandidateModel:
 
     @property
     def is_network(self) -> bool:
-        """Whether all its folds train as one stack, and stay as an ensemble."""
+        """Whether the networks of all folds are trained as one stack and used as an ensemble."""
         return self.view == "numbers"
 
     @property
@@ -119,8 +119,8 @@ ByCandidate: TypeAlias = dict[CandidateModel, float]
 def dense_view(categorical: Mask, n_text: int = 0) -> Any:
     """Return a transformer of codes into numbers on one scale: indicators of categories, missing values imputed.
 
-    That a value was missing becomes a column of its own; rare categories share one. The last ``n_text`` columns, a
-    dense view of text, stay as they are.
+    Additional columns indicate missing values; rare categories share a column. The last ``n_text`` columns, a dense
+    view of text, are unchanged.
     """
     numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
     return _view(categorical, numbers, n_text)
@@ -131,7 +131,7 @@ _MOST_INDICATORS = 1_000
 
 
 def numbers_view(categorical: Mask) -> Any:
-    """Return a transformer of codes into numbers: indicators of categories, all else as it is, missing values too."""
+    """Return a transformer that replaces categories by indicators and leaves the other columns unchanged."""
     return _view(categorical, "passthrough", most=int(np.clip(_MOST_INDICATORS // max(categorical.sum(), 1), 50, 255)))
 
 
@@ -150,18 +150,18 @@ def _view(categorical: Mask, numbers: Any, n_text: int = 0, most: int = 50) -> A
 _TREES = 300
 _ITERATIONS = 100
 _EPOCHS, _TEXT_EPOCHS = 100, 40
-"""Epochs of networks, of 64 in their recipe; on a dense view of text more of them take longer and help no more."""
+"""Number of epochs of networks (the recipe has 64); on a dense view of text, more epochs do not improve the result."""
 _FEW_ROWS, _VERY_FEW_ROWS = 5_000, 1_000
 """Rows up to which two, and three, networks are trained for each fold: they differ more, and take less time."""
 
 _RARE = 20
-"""Rows of a class below which gradient boosting needs a penalty on the values of its leaves."""
+"""Number of rows of the smallest class below which gradient boosting gets a penalty on the values of its leaves."""
 
 _ROWS_FOR_THREADS = 50_000
-"""Rows from which a fit is faster with several threads than with one: below, they mostly wait for each other."""
+"""Number of rows from which a fit is faster with several threads than with one."""
 
 _SLICE = 1 / 4
-"""The share of the time that is left which the fit of one fold may take in the race; that of text may take more."""
+"""Largest share of the remaining time for the fit of one fold in the race; the model of text may take more."""
 
 
 def _networks(task: Task) -> RejectClassifier:
@@ -230,7 +230,7 @@ CANDIDATES: tuple[CandidateModel, ...] = (
     CandidateModel("networks", "numbers", _networks, "nn"),
     CandidateModel("periodic networks", "numbers", _periodic_networks, "pnn"),
 )
-"""Candidates in the order in which they are tried: those first that need little time for what they add."""
+"""Candidates in the order in which they are tried: first those that improve the blend most for their time."""
 
 
 def candidate_named(name: str) -> CandidateModel | None:
@@ -250,7 +250,7 @@ _PIECES = {
     HistGradientBoostingClassifier: ("max_iter", 1, True),
     LogisticRegression: ("max_iter", 5, False),
 }
-"""For each kind of model the parameter with its size, the size of the first piece, and whether the model grows."""
+"""For each kind of model, the parameter with its size, the size of the first step, and whether the model grows."""
 
 
 def fit_in_pieces(
@@ -262,7 +262,7 @@ def fit_in_pieces(
     at_most: float = 1.0,
     at_least: float = 0.0,
 ) -> float:
-    """Fit a model, at most for the time that is left and one more piece; return which share of it was trained.
+    """Fit a model in the time that is left, plus at most one step; return the share of the training that was done.
 
     Parameters
     ----------
@@ -270,10 +270,10 @@ def fit_in_pieces(
     left : callable
         Returns the seconds that are left.
     at_most : float
-        The share of the training that the cross-fitted models had. Their temperature was chosen for that share, and
-        boosting becomes more confident with more.
+        Largest share of the training: that of the cross-fitted models, whose temperature was chosen for it. Boosting
+        becomes more confident with more training.
     at_least : float
-        The training ends early if the time will not suffice for this share of it.
+        Least share of the training: it ends early if the time will not suffice for this share.
 
     Examples
     --------
@@ -316,7 +316,7 @@ _LEAST = 0.05
 def mixture_weights(
     true_class_proba: Sequence[ArrayLike], sample_weight: ArrayLike | None = None, prior: float = 2.0
 ) -> tuple[float, ...]:
-    """Return the weights of the mixture of models that has the least log loss, with a prior that favours equal weights.
+    """Return the weights of the mixture of models with the lowest log loss, with a prior that favours equal weights.
 
     The log loss of a mixture is convex in the weights, and expectation maximisation finds its minimum. It depends on
     the probabilities of the true classes only. There are as many weights as models, so they overfit little: by about
@@ -332,7 +332,7 @@ def mixture_weights(
 
     Examples
     --------
-    Two models that are each good on half of the rows are better together than the third, which is mediocre on all:
+    Two models that are each good on half of the rows are better together than a third one that is mediocre on all rows:
 
     >>> [round(share, 2) for share in mixture_weights([[0.9, 0.3] * 500, [0.3, 0.9] * 500, [0.5, 0.5] * 500])]
     [0.5, 0.5, 0.0]
@@ -369,7 +369,7 @@ class Tried:
     seconds : float
         Time spent, including the last fit on all rows.
     outcome : str
-        A sentence for people.
+        Description of the result.
     """
 
     name: str
@@ -423,7 +423,7 @@ class CrossFitted:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether it got enough training."""
+        """Whether it had enough training."""
         return bool(self.folds) and self.trained >= self.candidate.least
 
     def keep(self, proba: Floats, top: Any, trained: float, seconds: float) -> None:
@@ -452,19 +452,19 @@ class CrossFitted:
 
 
 _MANY_ROWS = 50_000
-"""Training rows from which a share of them shows first how long all of them would take."""
+"""Number of training rows from which the training time is first measured on a share of them."""
 
 _PROBE_SHARE = 0.1
-"""How much of a fit's time that may take."""
+"""Share of the fit's time for this measurement."""
 
 _FIRST_EPOCHS = 3
-"""Epochs of all networks that show how long the others will take."""
+"""Number of epochs of all networks after which the remaining time is predicted."""
 
 _OF_ALL_ROWS = 1.3
-"""How many times as long as a fold a fit on all rows may take."""
+"""Ratio of the time of a fit on all rows to that of a fold, at most."""
 
 _SECONDS_FOR_NETWORKS = 4.0
-"""Networks are not tried in less time: torch alone takes about two seconds to import."""
+"""Least time in seconds for networks: the import of torch takes about two seconds."""
 
 
 def _fitted(
@@ -616,7 +616,7 @@ class CandidateSearch:
         return [one for one in found if one.is_worth_it] or found[:1]
 
     def _costs(self, networks: Sequence[CandidateModel], fitted: Sequence[CrossFitted]) -> ByCandidate:
-        """Return the seconds that all folds of the networks would take; none for those that there is no time to try."""
+        """Return the seconds that all folds of the networks would take, without those for which there is no time."""
         if np.isinf(self._budget) or not fitted:
             return dict.fromkeys(networks, 1e-9)
         costs = {}
@@ -664,7 +664,7 @@ class CandidateSearch:
         return tuple(self._side_by_side(fit, members))
 
     def _side_by_side(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        """Run the function for every item, one thread each; more threads where a large table leaves some without."""
+        """Run the function for every item in parallel; large tables get several threads per item if possible."""
         spare = self._n_workers // max(len(items), 1) if len(self.y) >= _ROWS_FOR_THREADS else 1
         self._threads = max(1, spare)
         return on_workers(function, items, n_workers=self._n_workers)
@@ -709,7 +709,7 @@ class CandidateSearch:
         return proba, top, done, self._clock() - started
 
     def _affordable_share(self, candidate: CandidateModel, train: Ints, seconds: float) -> float:
-        """Return which share of the rows can be trained on in this time, by training on few of them first."""
+        """Return the share of the rows that can be trained on in this time, estimated by training on a few of them."""
         few = self._sample(train, max(0.02, 2000 / len(train)))
         view = self._views(candidate, 0, few, few[:1])[0]
         _, done, taken = self._fit(candidate, view, few, _PROBE_SHARE * seconds)
@@ -717,7 +717,7 @@ class CandidateSearch:
         return float(np.clip(0.8 * seconds / forecast, len(few) / len(train), 1.0))
 
     def other_view(self, rows: Ints) -> ColumnTransformer | None:
-        """Return what turns the columns beside text into numbers on one scale, learned from some rows."""
+        """Return a transformer of the columns beside text into numbers on one scale, fitted on some rows."""
         other = self.task.categorical[: self.task.n_other]
         return dense_view(other).fit(self.codes[rows][:, : len(other)]) if len(other) else None
 
@@ -728,7 +728,7 @@ class CandidateSearch:
         return recipe_for(n_train, epochs=max(1, round(recipe_for(n_train).epochs * epochs / 64)))
 
     def _train_networks(self, candidate: CandidateModel, seconds: float, recipe: Recipe) -> tuple[Any, ...]:
-        """Return what :func:`_trained_networks` does, within so many seconds of the clock."""
+        """Return the result of :func:`_trained_networks` within a number of seconds of the clock."""
         numbers = self.codes if self.numbers is None else self.numbers.transform(self.codes)
         rows, wall = Rows(numbers, self.y, self.weight), None
         if np.isfinite(seconds):
@@ -738,7 +738,7 @@ class CandidateSearch:
         return self._run(_trained_networks, candidate, self.task, rows, self.folds, recipe, wall, *advance)
 
     def _fit_networks(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
-        """Train the networks of all folds as one stack, which then stays as it is."""
+        """Train the networks of all folds as one stack, which is the final ensemble."""
         started = self._clock()
         model, scores, done, _ = self._train_networks(candidate, seconds, self._recipe())
         fitted = CrossFitted(candidate, model=model, seconds=self._clock() - started)
@@ -746,7 +746,7 @@ class CandidateSearch:
         return fitted
 
     def _views(self, candidate: CandidateModel, fold: int, train: Ints, test: Ints) -> list[Any]:
-        """Return what the candidate sees of rows to train on and of rows to predict; each fold learns its own view."""
+        """Return the candidate's view of the rows to train on and to predict; the view is fitted on each fold."""
         if candidate.view == "text":
             ngrams, other = Ngrams(), self.other_view(train)
             weights = ngrams.fit_transform(self.texts[train]), ngrams.transform(self.texts[test])

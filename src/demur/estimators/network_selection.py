@@ -37,12 +37,12 @@ from demur.training.robust_scaling import CLIP
 from demur.workers import on_workers
 
 _ROWS_AT_A_TIME = 1 << 10
-"""Rows of a piece: what the networks compute for them fits into the processor's cache."""
+"""Number of rows that are computed at a time, so that the activations fit into the processor's cache."""
 
 
 @dataclass(frozen=True)
 class GridEntry:
-    """One combination of hyper-parameters to train, and the losses that may decide with its scores."""
+    """One combination of hyper-parameters to train, and the losses that can decide with its scores."""
 
     loss: Loss
     weight_decay: float
@@ -69,7 +69,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows that networks have not seen, and what they decide for them.
+    """Rows that networks have not seen, and their decisions for these rows.
 
     Parameters
     ----------
@@ -94,12 +94,12 @@ class AnswersNothingWarning(UserWarning):
     """Warning that a fitted model declines every row at its cost."""
 
 
-def warn_if_silent(chosen: Candidate, cost: float) -> None:
+def warn_if_nothing_answered(chosen: Candidate, cost: float) -> None:
     """Warn if the chosen networks answered none of the held-out rows."""
     if chosen.coverage == 0:
         warnings.warn(
             f"the chosen networks decline every held-out row at the cost {cost:g}: no answer has a confidence above "
-            f"{1 - cost:.0%}. Train longer (epochs), give more rows, or accept that rejecting is cheap here.",
+            f"{1 - cost:.0%}. Train longer (epochs), give more rows, or use a higher cost.",
             AnswersNothingWarning,
             stacklevel=3,
         )
@@ -116,7 +116,8 @@ def all_diverged(loss: str) -> InputError:
 def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[float], cost: float) -> list[GridEntry]:
     """Return all combinations to train.
 
-    A loss given by name or as "file.py:Class" brings its own candidates (beta, tau); a :class:`Loss` is used as it is.
+    A loss given by name or as "file.py:Class" has its own candidates (beta, tau); a :class:`Loss` object is used
+    unchanged.
     """
     named = isinstance(loss, str)
     base = resolve(loss).for_classes(n_classes)
@@ -136,7 +137,7 @@ def grid_of(loss: str | Loss, n_classes: int, weight_decay: float | Sequence[flo
 def judged(entry: GridEntry, loss: Loss, members: Sequence[int], held_out: HeldOut, cost: float) -> Candidate:
     """Return the results of networks on held-out rows.
 
-    Wrong and rejected rows are counted, so that candidates that are equally good have equal risks.
+    The risk is computed from counts, so that equally good candidates have exactly equal risks.
 
     Parameters
     ----------
@@ -167,8 +168,8 @@ def judged(entry: GridEntry, loss: Loss, members: Sequence[int], held_out: HeldO
 def best_of(candidates: Sequence[Candidate]) -> Candidate:
     """Return the candidate of least log loss for losses with a link, else of least risk; the first of equals.
 
-    The 0-1-c risk at one cost is a poor criterion where rows are few and declining everything is hard to beat; and a
-    network with a link serves every cost.
+    For losses with a link, the 0-1-c risk at one cost is a poor criterion: with few rows, declining every row is hard
+    to beat, and the network serves every cost.
 
     Raises
     ------
@@ -198,7 +199,7 @@ def with_indicators(X: Numbers, indicators: Ints | None) -> Numbers:
 
 
 def scaled_inputs(X: Numbers, mean: Floats, scale: Floats, clip: float | None) -> Numbers:
-    """Centre and scale in double precision, and clip smoothly to (-clip, clip); what is missing becomes 0.
+    """Centre and scale in double precision, and clip smoothly to (-clip, clip); missing values become 0.
 
     Arrays and tensors are scaled alike, so that torch can translate these operations to ONNX.
 
@@ -232,7 +233,7 @@ class ScaledNetworks:
     indicators : array of int, optional
         Features with an additional input that is 1 where the feature is missing; these inputs come last.
     mean_of : {"proba", "scores"}
-        What is averaged over the members. The mean of the probabilities of members that are each calibrated is
+        Quantity that is averaged over the members. The mean of the probabilities of calibrated members is
         underconfident; the mean of their scores is not.
     pieces : Pieces, optional
         Further inputs, after the indicators.
@@ -247,9 +248,9 @@ class ScaledNetworks:
     pieces: Pieces | None = None
 
     def over_pieces(self, X: AnyArray, function: Callable[[AnyArray], tuple[AnyArray, ...]]) -> tuple[AnyArray, ...]:
-        """Apply a function to the scores (n_members, n_rows, n_outputs), a piece of the rows at a time.
+        """Apply a function to the scores (n_members, n_rows, n_outputs), some rows at a time.
 
-        It returns arrays with one entry per row, which are joined.
+        The function returns arrays with one entry per row, which are concatenated.
         """
 
         def results(rows: AnyArray) -> tuple[AnyArray, ...]:
@@ -327,7 +328,7 @@ class FittedNetworks(ScaledNetworks):
         return Decision.from_acceptance(label, acceptance, confidence), scores.astype(np.float64)
 
     def label_confidence_proba(self, scores: Any) -> tuple[Any, Any, Any]:
-        """Return the likeliest class, by the mean score among equals; its estimate; and all normalised estimates."""
+        """Return the likeliest class (of the largest mean score in a tie), its estimate, and all the estimates."""
         library, proba = library_of(scores), self._estimates(scores)
         confidence = library.amax(proba, axis=1)
         likeliest = proba == confidence[:, None]
@@ -356,7 +357,7 @@ def _normalised(estimates: Any) -> Any:
 
 
 _VISITS = 400_000
-"""Training examples that a network sees in all epochs together, on a large table."""
+"""Number of training examples of a network over all epochs, on a large table."""
 
 _MOST_EPOCHS, _FEWEST_EPOCHS = 64, 6
 
@@ -411,7 +412,7 @@ def _learn_scale(X: AnyArray, weight: Floats, *, scaled: bool, robust: bool) -> 
 
 
 class FoldData:
-    """Rows as the networks of each part of a split see them, stacked so that all networks train as one stack.
+    """Rows scaled for the networks of each part of a split, stacked so that all networks train as one stack.
 
     The scaling is fitted on the training rows of each part.
 
@@ -421,12 +422,12 @@ class FoldData:
     parts : sequence of (train, test)
         Row numbers.
     target : array of shape (n_rows, ...), optional
-        What the loss takes as the target of a row; the classes by default.
+        Target of each row for the loss; the classes by default.
     scaled, robust : bool
         Whether the features are scaled; by medians and quartiles if ``robust``, else by means and standard deviations.
     pieces : bool
-        Whether the networks of every second part also see :class:`Pieces` of the features. Some tables need steps,
-        others are smooth, and the two kinds of network together are better than either alone.
+        Whether the networks of every second part also get :class:`Pieces` of the features, which help to learn
+        thresholds. The two kinds of networks together are better than either alone.
     """
 
     def __init__(
@@ -490,11 +491,11 @@ class FoldNetworks:
     Parameters
     ----------
     networks : FittedNetworks
-        Those of the chosen candidate, of all parts; without a temperature.
+        The networks of the chosen candidate for all parts, without a temperature.
     candidates : list of Candidate
     chosen : Candidate
     held_out : HeldOut
-        The held-out rows, and what the chosen networks that have not seen them decide.
+        The held-out rows, and the decisions of the chosen networks that have not seen them.
     run : TabularTraining or None
         Loss curves of all networks, of :func:`demur.training.train_tabular` only.
     """
@@ -506,7 +507,7 @@ class FoldNetworks:
     run: TabularTraining | None
 
     def temperature(self) -> TemperatureScaling | None:
-        """Return the temperature that the held-out rows choose, None where there are none."""
+        """Return the temperature fitted on the held-out rows; None if there are none."""
         found = self.held_out
         return TemperatureScaling().fit(found.scores, found.y, found.weight) if len(found.y) else None
 
@@ -531,7 +532,7 @@ def fit_fold_networks(
     Parameters
     ----------
     data : FoldData
-        The networks take its parts in turn.
+        Data whose parts are assigned to the networks in turn.
     grid : sequence of GridEntry
     seeds : sequence of int
     n_classes : int
@@ -580,7 +581,7 @@ def fit_fold_networks(
 
 
 def train_for_tables(embeddings: PeriodicEmbeddings | None = None, **training: Any) -> Trainer:
-    """Return how networks for tables are trained.
+    """Return the trainer of networks for tables.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ _NOISE = 1e-6
 """Rounding errors below 0 that are tolerated in probabilities."""
 
 _LEAST_LEFT = 1e-6
-"""Least probability that classes without a number share, also where the others sum to 1."""
+"""Least total probability of classes without a number, even if the others sum to 1."""
 
 
 @dataclass(eq=False, repr=False)
@@ -40,21 +40,20 @@ class PrecomputedProbabilities(NothingToFit):
     There is nothing to fit. With z the numbers of a row, K of them, the probabilities are
 
     - z over their sum for probabilities and percentages, a gap being 0;
-    - the softmax of z for logits and for log-probabilities. Of these an LLM lists only the best: classes that are not
-      listed, gaps, share what the listed ones leave, but none gets more than the least of those;
-    - :math:`(z_y + 1 / K) / (\sum_k z_k + 1)` for votes, as if one more vote were divided among all: the more votes,
-      the surer. A gap is 0.
+    - the softmax of z for logits and for log-probabilities. An LLM lists log-probabilities only for the likeliest
+      classes: the others (gaps) share the remaining probability, but none gets more than the least listed one;
+    - :math:`(z_y + 1 / K) / (\sum_k z_k + 1)` for votes, as if one more vote were divided among all classes. A gap is
+      0.
 
     Parameters
     ----------
     classes : array of shape (n_classes,)
-        Class of each column, sorted.
+        Class of each column.
     kind : {"probabilities", "percentages", "log-probabilities", "logits", "votes"}
     tolerance : float or None, default 0.001
-        Largest difference between the sum of a row's probabilities and 1. None allows any sum: rows are divided by
-        theirs.
+        Largest difference between the sum of a row's probabilities and 1. None allows any sum.
     temperature : float, default 1.0
-        Divides logits and log-probabilities before the softmax. As probabilities, large ones would be 0 and 1.
+        Divisor of logits and log-probabilities before the softmax.
 
     Examples
     --------
@@ -64,7 +63,7 @@ class PrecomputedProbabilities(NothingToFit):
     >>> PrecomputedProbabilities(["cat", "dog"], "probabilities").predict_proba([[0.5, 0.5], [0.9, 0.3]])
     Traceback (most recent call last):
         ...
-    demur.errors.InputError: row 2 sums to 1.2 and not to 1, as probabilities do.
+    demur.errors.InputError: row 2 sums to 1.2, but probabilities must sum to 1.
     """
 
     reads: ClassVar[str] = "numbers"
@@ -94,7 +93,7 @@ class PrecomputedProbabilities(NothingToFit):
             whole, total = 1.0 if self.kind == "probabilities" else 100.0, np.nansum(np.maximum(values, 0.0), axis=1)
             if self.tolerance is not None:
                 wrong = np.abs(total / whole - 1) > self.tolerance
-                _refuse_first(wrong, f"sums to {{:.6g}} and not to {whole:g}, as {self.kind} do", total)
+                _refuse_first(wrong, f"sums to {{:.6g}}, but {self.kind} must sum to {whole:g}", total)
             _refuse_first(total <= 0, "sums to 0: some class must be possible")
         return np.asarray(self.proba_of(values))
 
@@ -115,7 +114,7 @@ class PrecomputedProbabilities(NothingToFit):
             _refuse_first(np.isnan(values).any(axis=1), "lacks a logit, which cannot be replaced: give all of them")
         elif self.tolerance is not None:
             mass = np.nansum(np.exp(np.minimum(values, 1.0)), axis=1)
-            words = "gives {:.6g} in total, more than 1: if these are logits, give that kind"
+            words = "has exponentials that sum to {:.6g}, more than 1: if these are logits, give that kind"
             _refuse_first(mass > 1 + self.tolerance, words, mass)
         return np.asarray(self._without_gaps(values))
 
@@ -126,7 +125,7 @@ class PrecomputedProbabilities(NothingToFit):
         if self.kind not in PROBA_KINDS:
             raise InputError(f"kind must be one of {', '.join(PROBA_KINDS)}, got {self.kind!r}.")
         _refuse_first(~(values > -np.inf).any(axis=1), "holds no number: leave the row out, or fill it in")
-        _refuse_first((values == np.inf).any(axis=1), "holds infinity, which has no probability")
+        _refuse_first((values == np.inf).any(axis=1), "holds infinity: give finite numbers")
         return values
 
     def _without_gaps(self, values: Any) -> Any:
@@ -144,7 +143,7 @@ class PrecomputedProbabilities(NothingToFit):
 
 @dataclass(eq=False, repr=False)
 class StoredOutputs(NothingToFit):
-    """Outputs that are kept elsewhere: the features of a row are its number.
+    """Outputs that are stored elsewhere: the only feature of a row is its number.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ from demur.estimators.network_selection import (
     grid_of,
     recipe_for,
     train_for_tables,
-    warn_if_silent,
+    warn_if_nothing_answered,
 )
 from demur.estimators.splitting import Blocks, Fold, usable_folds, validation_rows
 from demur.lazy_torch import torch
@@ -77,16 +77,16 @@ def batch_size_for(n_rows: int) -> int:
 
 
 EPOCHS = 150
-"""Of a plain perceptron, as in the paper."""
+"""Number of epochs of a plain perceptron, as in the paper."""
 
 _MANY_ROWS, _LONGER = 10_000, 7 / 6
-"""Rows from which three networks, each trained longer, are as good as five and take less time."""
+"""Number of rows from which three networks, each trained longer, are as good as five and take less time."""
 
 
 def train_plain(
     estimator: TrainsNetworks, architecture: Callable[[int, int], Architecture], device: torch.device, progress: Any
 ) -> Trainer:
-    """Return how perceptrons and the user's own modules are trained, by the parameters of an estimator.
+    """Return the trainer of perceptrons and user-defined modules, with the parameters of an estimator.
 
     Parameters
     ----------
@@ -118,25 +118,26 @@ def _has_link(self: RejectClassifier) -> bool:
 class RejectClassifier(TrainsNetworks, RejectingClassifier):
     """A classifier that declines to answer where the expected cost of an answer exceeds that of a rejection.
 
-    It trains neural networks with one of the paper's losses. Columns of a DataFrame may hold numbers, categories, truth
-    values, dates or text, and values may be missing: nothing need be encoded first. For losses with a link the default
-    is an ensemble of networks for tables (Holzmüller et al. 2024), each trained on four fifths of the rows: the last
-    fifth chooses its best epoch, and all these held-out rows together choose between candidates, by log loss, and the
-    temperature that calibrates the probabilities. Losses without a link, and networks whose ``hidden_units`` are given,
-    are chosen on held-out rows (by 0-1-c risk, or by log loss where there is a link) and then trained again on all
-    rows.
+    It trains neural networks with one of the paper's losses. Columns of a DataFrame may hold numbers, categories,
+    booleans, dates or text, values may be missing, and no encoding is needed. For losses with an inverse link, the
+    default is an ensemble of networks for tables (Holzmüller et al. 2024). Each is trained on four fifths of the rows,
+    and the other fifth chooses its best epoch. The held-out rows of all networks together choose between the
+    candidates, by log loss, and determine the temperature that calibrates the probabilities. For losses without a link,
+    and if ``hidden_units`` is given, held-out rows choose the candidate (by 0-1-c risk, or by log loss if there is a
+    link), which is then trained again on all rows.
 
     Parameters
     ----------
     loss : str or Loss, default="ce"
-        A name from :func:`demur.losses.available`, or "file.py:Class" (:func:`demur.losses.resolve`), whose
-        hyper-parameters are then chosen by validation; or a :class:`~demur.losses.Loss` that is used as it is.
+        Loss to train with. For a name from :func:`demur.losses.available` or "file.py:Class"
+        (:func:`demur.losses.resolve`), its hyper-parameters are chosen by validation; a :class:`~demur.losses.Loss`
+        object is used as it is.
     cost : float, default=0.2
-        The cost c of one rejection, where one wrong answer costs 1. Losses with a link read it when they predict, so
-        ``set_params(cost=...)`` needs no refit; the others are trained for it.
+        Cost c of declining a row; a wrong answer costs 1. Losses with a link use it at prediction time, so
+        ``set_params(cost=...)`` needs no refit; the other losses are trained for it.
     hidden_units : int or sequence of int, optional
-        Gives a plain perceptron with these hidden layers, as in the paper; by default a
-        :class:`~demur.training.TabularNet`, and 50 units for losses without a link.
+        Hidden layers of a plain perceptron, as in the paper. By default the network is a
+        :class:`~demur.training.TabularNet`, or for losses without a link a perceptron with 50 hidden units.
     epochs : int, optional
         Number of epochs; by default 64, fewer on large tables, and 150 for a plain perceptron.
     batch_size : int, optional
@@ -144,21 +145,22 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     learning_rate : float, optional
         Learning rate of Adam; by default 0.04 on a cyclic schedule, and 0.001 for a plain perceptron.
     weight_decay : float or sequence of float, optional
-        Candidates; by default 0.02, and for a plain perceptron the L2 penalties 1e-7, 1e-4 and 1e-1 of the paper.
+        Weight decay, or candidates to choose from; by default 0.02, and for a plain perceptron the L2 penalties 1e-7,
+        1e-4 and 1e-1 of the paper.
     validation_fraction : float, default=0.2
-        The share of rows that chooses, where networks are trained again afterwards. Nothing is held out where there is
-        nothing to choose or to calibrate. Rows with equal features stay on one side, and so do rows of one group where
-        ``fit`` is told the groups.
+        Share of the rows that is held out to choose the candidate, if networks are trained again afterwards. Nothing is
+        held out if there is nothing to choose or to calibrate. Rows with equal features stay on one side, as do rows of
+        one group if ``fit`` gets ``groups``.
     n_members : int, optional
-        The number of networks, with different seeds, that are averaged (their scores, and the probabilities of plain
-        perceptrons): by default five, three that train longer on more than 10,000 rows, and one for losses without
-        probabilities. Members of the default ensemble hold
-        out one of up to five folds in turn; a single one holds out a fifth and never sees it.
+        Number of networks, with different seeds, whose scores are averaged (for plain perceptrons, their
+        probabilities). The default is five; three, which are trained longer, on more than 10,000 rows; and one for
+        losses without probabilities. Each member of the default ensemble holds out one of up to five folds; a single
+        network holds out a fifth of the rows.
     calibration : {"auto", "temperature", None}, default="auto"
-        Temperature scaling on the held-out rows; "auto" is that for losses with a link.
+        Calibration of the probabilities on the held-out rows. "auto" is a temperature for losses with a link.
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, as in scikit-learn: they multiply the weights of the rows. Probabilities are then those
-        of a population with these weights.
+        Weights of the classes, as in scikit-learn: they multiply the weights of the rows. The probabilities are then
+        those of a population with these class weights.
     reject_label : object, optional
         Label that ``predict`` returns for declined rows. By default -1 for numbers (or the next integer below all
         classes if -1 is a class) and "reject" for strings. A label that is a class is an error.
@@ -167,24 +169,24 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         training data. A number such as 0.01: rows more unusual than all but that share of ordinary rows. None: no
         detection. It is read when predicting, so changing it with ``set_params`` needs no refit unless it was None.
     standardize : bool, default=True
-        Centre and scale the features with the training rows' statistics (medians and quartiles; for a plain perceptron
-        means and standard deviations). It is part of the estimator because a network trained on raw features fails
-        silently, and because the statistics then travel with the model.
+        Whether to centre and scale the features with the training rows' statistics (medians and quartiles; for a plain
+        perceptron means and standard deviations). This is part of the estimator because a network trained on raw
+        features fails silently, and because the statistics are then saved with the model.
     patience : int, optional
-        Early stopping of the default networks: one stops after so many epochs without a lower loss on the rows that it
-        holds out. Without it all epochs are trained; the best one is kept in any case.
+        Number of epochs without a lower loss on its held-out rows after which a default network stops. By default all
+        epochs are trained. The best epoch is kept in either case.
     embeddings : PeriodicEmbeddings, optional
-        Lets the default networks also see periodic functions of the features
+        Periodic functions of the features as further inputs of the default networks
         (:class:`~demur.training.PeriodicEmbeddings`).
     categorical_features : array of bool or of int, optional
         Columns of an array that hold codes 0, 1, ... of categories. In a DataFrame the column types decide.
     module : callable, optional
-        ``module(n_features, n_outputs)`` returns a torch module to train instead of the perceptron.
+        Function that returns the torch module to train: ``module(n_features, n_outputs)``.
     device : str, default="auto"
-        "cpu", "cuda", or "auto" for a GPU where there is one.
+        Device to train on: "cpu", "cuda", or "auto" for a GPU if there is one.
     random_state : int, RandomState or None
     verbose : int, default=0
-        Shows a progress bar on a terminal.
+        1 shows a progress bar on a terminal.
 
     Attributes
     ----------
@@ -196,12 +198,12 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         Results of all candidates: hyper-parameters, risk, coverage and log loss on held-out rows, and whether training
         failed.
     best_candidate_ : Candidate
-        The one that was chosen. An :class:`AnswersNothingWarning` is raised if it declined every held-out row.
+        The chosen candidate. There is an :class:`AnswersNothingWarning` if it declined every held-out row.
     networks_ : FittedNetworks
         The networks that predict.
     loss_curve_, validation_curve_ : arrays of shape (n_members, n_epochs), or None
-        The training loss (with dropout) and the loss on the held-out rows after each epoch; NaN where nothing was held
-        out, or a network had stopped. None for a plain perceptron.
+        The training loss (with dropout) and the loss on the held-out rows after each epoch; NaN if nothing was held
+        out, and after a network has stopped. None for a plain perceptron.
     known_rows_ : KnownRows or None
         The detector of out-of-distribution rows.
     equal_rows_ : int
@@ -249,18 +251,18 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     def fit(
         self, X: Features, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> Self:
-        """Train the candidates, and keep the networks that do best on rows they have not seen.
+        """Train the candidates, and keep the networks with the best results on held-out rows.
 
         Parameters
         ----------
         X : DataFrame, Arrow table, or array-like or sparse matrix of shape (n_rows, n_features)
-            Values may be missing (NaN). A sparse matrix is filled up.
+            Values may be missing (NaN). A sparse matrix is converted to a dense one.
         y : array-like of shape (n_rows,)
             Class labels: numbers or strings.
         sample_weight : array-like of shape (n_rows,), optional
-            Multiplies the loss of each row; rows of weight 0 are ignored.
+            Weight of each row's loss; rows of weight 0 are ignored.
         groups : array-like of shape (n_rows,), optional
-            Rows of one group (a patient, a machine) are either all trained on or all held out.
+            Group of each row (a patient, a machine): the rows of a group are either all trained on or all held out.
         """
         self._check_parameters()
         device = resolve_device(self.device)
@@ -287,7 +289,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
         if self.encoding_ is not None:
             own, categorical = _safe_indexing(X, examples.rows), self.encoding_.categorical
         self.known_rows_ = KnownRows.learn(own, self.novelty, examples.blocks.of_row, categorical)
-        warn_if_silent(self.best_candidate_, self.fit_cost_)
+        warn_if_nothing_answered(self.best_candidate_, self.fit_cost_)
         return self
 
     def _is_plain(self) -> bool:
@@ -325,7 +327,7 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     def _fit_held_out(
         self, rows: Rows, blocks: Blocks, grid: Sequence[GridEntry], rng: np.random.RandomState, device: torch.device
     ) -> None:
-        """Choose on held-out rows, and train what was chosen again on all rows."""
+        """Choose a candidate on held-out rows, and train it again on all rows."""
         calibrated = grid[0].loss.has_link and self.calibration is not None
         needed = sum(len(entry.deciders) for entry in grid) > 1 or calibrated
         part = validation_rows(rows.y, blocks.of_row, self.validation_fraction if needed else 0.0, rng)
@@ -435,8 +437,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return class probabilities, rows summing to 1.
 
-        One-versus-all losses estimate each class by itself (Eq. 12); their estimates are divided by their sum
-        here, while :meth:`decide` uses them as they are, as the paper does.
+        One-versus-all losses estimate the probability of each class separately (Eq. 12). Here these estimates are
+        divided by their sum; :meth:`decide` uses them unchanged, as the paper does.
         """
         check_is_fitted(self)
         return self.networks_.proba(self._validated(X))

@@ -29,6 +29,7 @@ from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import (
     FeaturesOfEstimator,
     KnownRows,
+    NothingToFit,
     RejectingClassifier,
     check_two_classes,
     checked_labels,
@@ -52,7 +53,6 @@ from demur.estimators.splitting import (
     set_aside,
     share_for_rule,
 )
-from demur.estimators.torch_classifier import TrainedNetwork
 from demur.guarantees.coverage import check_share
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule, check_proba
@@ -77,14 +77,14 @@ class AroundAnEstimator(FeaturesOfEstimator):
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return the routing of metadata: ``fit`` passes what it does not use itself to the estimator's ``fit``."""
+        """Return the metadata routing: ``fit`` passes metadata that it does not use to the estimator's ``fit``."""
         mapping = MethodMapping().add(caller="fit", callee="fit")
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
         return router.add(estimator=self._base(), method_mapping=mapping)
 
     def _base(self, share: float = 1.0) -> Any:
         """Return the estimator to fit: the given one, or an AutoClassifier with a share of the time budget."""
-        if isinstance(self.estimator, TrainedNetwork):
+        if isinstance(self.estimator, NothingToFit):
             return FrozenEstimator(self.estimator)
         if not isinstance(self.estimator, str):
             return self.estimator
@@ -94,9 +94,9 @@ class AroundAnEstimator(FeaturesOfEstimator):
         cv = self.cv if isinstance(self.cv, Integral) else 5
         return AutoClassifier(time_budget=budget, cv=cv, random_state=self.random_state)
 
-    def _learn_classes(self, classes: AnyArray, labels: AnyArray) -> None:
-        """Set the classes, and refuse labels that are not among them."""
-        self.classes_ = check_two_classes(classes)
+    def _learn_classes(self, base: Estimator, labels: AnyArray) -> None:
+        """Set the classes: those of a frozen estimator, which the labels must be among, or those of the labels."""
+        self.classes_ = check_two_classes(np.unique(base.classes_ if isinstance(base, FrozenEstimator) else labels))
         self._check_known(labels)
         self.reject_label_ = choose_reject_label(self.classes_, self.reject_label, self.out_of_scope)
 
@@ -106,7 +106,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
             raise InputError(f"y has classes that the fitted estimator does not know: {unknown.tolist()}.")
 
     def _routed(self, base: Estimator, groups: Any, fit_params: ByName) -> ByName:
-        """Return what the estimator's ``fit`` gets beside rows and labels."""
+        """Return the arguments of the estimator's ``fit`` other than rows and labels."""
         if isinstance(base, FrozenEstimator):
             return {}
         if _routing_enabled():
@@ -162,24 +162,23 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     Parameters
     ----------
     estimator : classifier or "auto"
-        Anything with scikit-learn's interface, pipelines included. It is cloned and fitted; one that is fitted
-        already is kept as it is when wrapped in ``sklearn.frozen.FrozenEstimator``, and the rows given to ``fit``
-        then only calibrate it, as they do a :class:`TorchClassifier`. "auto" is an :class:`AutoClassifier`: a blend of
-        several models, a strong default for tables.
+        Classifier or pipeline with scikit-learn's interface; it is cloned and fitted. To keep a classifier that is
+        already fitted, wrap it in ``sklearn.frozen.FrozenEstimator``: ``fit`` then only calibrates it, as it does a
+        :class:`TorchClassifier`. "auto" is an :class:`AutoClassifier`: a blend of several models, a strong default for
+        tables.
     cost : float, default=0.2
-        The cost c of one rejection, where one wrong answer costs 1. It is read when predicting, so
-        ``set_params(cost=...)`` needs no refit. A rule with a cost of its own ignores it; with a rule that has none, it
-        is used by ``score`` alone.
+        Cost c of declining a row; a wrong answer costs 1. It is used at prediction time, so ``set_params(cost=...)``
+        needs no refit. A rule with its own cost ignores it; if the rule has no cost, only ``score`` uses it.
     rule : Rule, optional
-        Chow's rule at ``cost`` by default; or ``Chow`` with a cost of its own, ``Threshold``, ``CostMatrix``, or a rule
-        that is fitted: rows are then set aside for it (``guarantee_share``). The rule is read when predicting; only
-        one that is fitted needs another ``fit`` or :meth:`fit_rule` when it changes.
+        Decision rule; by default Chow's rule at ``cost``. It may be ``Chow`` with its own cost, ``Threshold``,
+        ``CostMatrix``, or a rule that is fitted, for which rows are set aside (``guarantee_share``). It is used at
+        prediction time; after a change, only a rule that is fitted needs another ``fit`` or :meth:`fit_rule`.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None} or object, default="auto"
-        "auto" chooses between none, a temperature, a temperature with class biases and sigmoids by the log loss of
-        out-of-fold probabilities (:func:`~demur.calibration.best_calibration`). An object has ``fit(proba, y)`` and
-        ``transform(proba)``.
+        Calibration of the probabilities. "auto" chooses between none, a temperature, a temperature with class biases
+        and sigmoids by the log loss of out-of-fold probabilities (:func:`~demur.calibration.best_calibration`). An
+        object has ``fit(proba, y)`` and ``transform(proba)``.
     cv : int, splitter or iterable, default=5
-        The folds of the calibration. Rows of one group, where ``fit`` is told the groups, stay on one side of a fold.
+        Folds of the calibration. If ``fit`` gets ``groups``, rows of one group stay on one side of every fold.
     reject_label : object, optional
         Label that ``predict`` returns for declined rows; see :class:`~demur.RejectClassifier`.
     novelty : "auto", float or None, default="auto"
@@ -187,32 +186,33 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         training data. A number such as 0.01: rows more unusual than all but that share of ordinary rows. None: no
         detection. It is read when predicting, so changing it with ``set_params`` needs no refit unless it was None.
     out_of_scope : label, optional
-        Rows of ``y`` with this label belong to no class: answering one costs 1, whatever the answer. They are not
-        learned as a class, but by a head on scores and distances that estimates the probability of being in scope, by
-        which the confidence is multiplied (:class:`~demur.estimators.Scope`).
+        Label in ``y`` of rows that belong to no class; any answer to such a row costs 1. The label is not learned as a
+        class. Instead, a second model estimates from scores and distances the probability that a row is in scope, and
+        the confidence is multiplied by it (:class:`~demur.estimators.Scope`).
     out_of_scope_share : float, optional
-        The expected share of out-of-scope rows, 0 for none. By default the share in ``y`` and at least 0.1 where
-        ``out_of_scope`` is given or "auto" reads text, and 0 otherwise. Without such rows the distance to the rows of
-        the predicted class estimates the probability.
+        Expected share of out-of-scope rows, 0 for none. By default it is the share in ``y``, but at least 0.1, if
+        ``out_of_scope`` is given or "auto" reads text, and 0 otherwise. If ``y`` has no such rows, the probability of
+        being in scope is estimated from scores and distances alone.
     guarantee_share : "auto" or float, default="auto"
-        The share of the rows that a fitted rule gets, and nothing else is learned from. "auto": a fifth, but 750 rows
-        or half of fewer than 1,500 for a guarantee with a ``delta``, and four fifths if the estimator is frozen. Of a
-        splitter ``cv``, "auto" takes the test part of the last fold.
+        Share of the rows that is set aside for a fitted rule; nothing else is learned from them. "auto" is a fifth, but
+        for a guarantee with a ``delta`` at least 750 rows (or half of the rows, if there are fewer than 1,500), and
+        four fifths if the estimator is frozen. If ``cv`` is a splitter, "auto" takes the test part of its last fold.
     time_budget : float or None, default=90
         Time limit of "auto" in seconds, None for no limit; other estimators ignore it.
     random_state : int, RandomState or None, default=0
-        The random seed of "auto"; other estimators ignore it.
+        Random seed of "auto"; other estimators ignore it.
 
     Attributes
     ----------
     estimator_ : fitted classifier
-        Its ``classes_`` are those of ``y``; one that takes no other labels than 0, 1, ... is wrapped so that they are.
+        The fitted estimator. Its ``classes_`` are those of ``y``; a classifier that accepts only the labels 0, 1, ...
+        is wrapped.
     calibrator_ : object or None
-        None where the estimator is calibrated out of fold by itself, as "auto" is.
+        Fitted calibration; None if the estimator calibrates itself, as "auto" does.
     fitted_rule_ : Rule or None
         The rule that was fitted, None if the rule needs no fitting.
     out_of_fold_ : pair of arrays, or None
-        Confidences and errors of training rows, out of fold, by which a guarantee expects its threshold.
+        Out-of-fold confidences and errors of training rows, from which a guarantee predicts its threshold.
     class_prior_ : array of shape (n_classes,)
         The class frequencies among the rows that ``fit`` was given.
     label_shift_ : LabelShift or None
@@ -227,13 +227,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
 
     Notes
     -----
-    What :class:`~demur.RiskControl` guarantees holds for rows like those that it was fitted on, if the estimator has
-    not seen them. ``fit`` takes care of that. It cannot know on which rows a frozen estimator was trained: give ``fit``
-    other rows than those, or the guarantee is void.
+    A guarantee of :class:`~demur.RiskControl` holds for rows like those that the rule was fitted on, if the estimator
+    was not trained on these. ``fit`` ensures this, except for a frozen estimator, whose training rows it does not know:
+    give ``fit`` other rows, otherwise the guarantee does not hold.
 
-    Equal rows are separate observations, unless ``groups`` are given or nearly all rows occur k >= 2 times, which are
-    then taken for copies. Where some rows may be copies, :class:`~demur.RiskControl` must pass with and without them,
-    and an :class:`EqualRowsWarning` says so.
+    Equal rows count as separate observations, unless ``groups`` are given, or nearly all rows occur k >= 2 times and
+    are therefore treated as copies. If only some rows may be copies, the test of :class:`~demur.RiskControl` must
+    succeed with and without them, and there is an :class:`EqualRowsWarning`.
 
     Examples
     --------
@@ -277,8 +277,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         sample_weight : array-like, optional
             Passed to the estimator and used in the calibration.
         groups : array-like of shape (n_rows,), optional
-            Rows of one group (a patient, a machine) stay on one side of every split. Passed to ``cv``, and to the
-            estimator if it takes groups.
+            Group of each row (a patient, a machine): rows of one group stay on one side of every split. Passed to
+            ``cv``, and to the estimator if it takes groups.
         **fit_params
             Passed to the estimator's ``fit``, or routed if metadata routing is enabled.
         """
@@ -295,14 +295,14 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             groups, weight = (None if one is None else _safe_indexing(one, inside) for one in (groups, weight))
             labels = labels[inside]
         base = self._base()
-        self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
+        self._learn_classes(base, labels)
         codes = np.searchsorted(self.classes_, labels)
         counts = np.bincount(codes, weight, minlength=len(self.classes_))
         self.class_prior_ = counts / counts.sum()
         blocks = blocks_of(X, labels, groups)
         folds, calibrate = [], self.calibration is not None
         if calibrate or isinstance(base, AutoClassifier) or _needs_fit(self.rule):
-            folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)  # once: cv may be a generator
+            folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)  # once, because cv may be a generator
         train, copies = np.arange(len(labels)), None
         if _needs_fit(self.rule):
             share = self._share_for_rule(base, folds, len(labels) // blocks.times, weight)
@@ -340,18 +340,18 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         novel: ArrayLike | None = None,
         copies: ArrayLike | None = None,
     ) -> Self:
-        """Fit ``rule`` alone, on rows that you kept apart yourself; estimator and calibration stay as they are.
+        """Fit only ``rule``, on rows that you set aside yourself; estimator and calibration do not change.
 
         Parameters
         ----------
         X, y : as for :meth:`fit`
-            Rows that neither the estimator nor its calibration has seen; otherwise a guarantee does not hold, which
-            cannot be checked here. Out-of-scope rows are left out: a guarantee is about rows in scope.
+            Rows that neither the estimator nor its calibration has seen. Otherwise a guarantee does not hold, and demur
+            cannot detect this. Out-of-scope rows are left out: a guarantee is about rows in scope.
         groups : array-like of shape (n_rows,), optional
-            Rows of one group (a patient, a machine). A guarantee of :class:`~demur.RiskControl` is then about one
+            Group of each row (a patient, a machine). A guarantee of :class:`~demur.RiskControl` is then about one
             answer per group.
         novel : array of bool, optional
-            Rows that will be declined as novel whatever the rule says; by default those that ``novelty`` finds.
+            Rows that are declined as novel, regardless of the rule; by default those that ``novelty`` finds.
         copies : array of bool, optional
             Rows that may be copies of others; by default ``fit_rule`` looks for equal rows itself.
 
@@ -418,11 +418,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         found = decision.within(in_scope, loss)
         if not _needs_fit(rule):
             return found
-        hopeless = in_scope * proba.max(axis=1) <= 1 - in_scope  # which the rule was fitted without
+        hopeless = in_scope * proba.max(axis=1) <= 1 - in_scope  # the rule was fitted without in_scope
         return replace(found, reject=found.reject | hopeless, acceptance=np.where(hopeless, 0.0, found.acceptance))
 
     def _scope_input(self, X: Features) -> ScopeInput:
-        """Return the calibrated probabilities of rows, and what else their scope is estimated from."""
+        """Return the calibrated probabilities of rows and the other inputs of the scope."""
         if isinstance(self.estimator_, AutoClassifier):
             inputs = ScopeInput(*self.estimator_.predict_with_points(X))
             return inputs._replace(proba=self._calibrated(inputs.proba))
@@ -506,7 +506,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         return None if rule is None else rule.explain()
 
     def adapt(self, X: Features) -> Self:
-        """Return a copy for rows whose classes have other frequencies than in training (Saerens et al. 2002).
+        """Return a copy that is corrected for other class frequencies than in training (Saerens et al. 2002).
 
         The new frequencies are estimated from rows without labels. This is correct if only the class frequencies have
         changed, and not the distribution of the features in each class; ``label_shift_.explain()`` of the copy
@@ -537,8 +537,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         unseen = self.classes_[self.class_prior_ == 0].tolist()
         if unseen:
             raise InputError(
-                f"fit saw no row of class {unseen[0]!r}, so that its new frequency cannot be estimated; fit "
-                "with rows of every class."
+                f"the new frequency of class {unseen[0]!r} cannot be estimated; fit with rows of every class."
             )
         adapted: Self = copy(self)
         adapted.label_shift_ = LabelShift(self.class_prior_).fit(self._calibrated_proba(X))
@@ -574,10 +573,10 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         copies: ArrayLike | None,
         novel: Mask | None,
     ) -> None:
-        """Fit the rule on some rows, of which novel ones are declined in any case.
+        """Fit the rule on some rows; novel rows are declined in any case.
 
-        A guarantee about answers is about the others. A share of answers is one of all rows, so that the novel ones
-        count there as the least certain.
+        A guarantee about answers does not cover novel rows. A coverage is a share of all rows, so for it novel rows
+        count as the least confident ones.
         """
         kept, codes, scoped = np.ones(len(rows), dtype=bool), np.searchsorted(self.classes_, labels[rows]), None
         if self.scope_ is not None:  # one more column, the largest in rows that are then declined in any case
@@ -618,16 +617,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             missing = {str(group) for group in by_group} - set(self.fitted_rule_.group_certificates_)
             if missing:
                 raise InputError(
-                    f"no calibration row is of the group {min(missing)!r}, so that nothing can be guaranteed for it; "
-                    "give more of its rows, or join it with another group."
+                    f"the group {min(missing)!r} has no calibration row; give more of its rows or merge groups."
                 )
             self.fitted_rule_.groups = by_group
 
     def _share_for_rule(self, base: Any, folds: Sequence[Fold], n_rows: int, weight: Floats | None) -> float | Fold:
         if weight is not None:
-            raise InputError(
-                f"{_name(self.rule)} counts rows and cannot weigh them; leave sample_weight out, or decide by a cost."
-            )
+            raise InputError(f"{_name(self.rule)} does not support sample_weight; leave it out, or decide by a cost.")
         if self.guarantee_share != "auto":
             return float(self.guarantee_share)
         if not isinstance(self.cv, Integral | None):

@@ -1,4 +1,4 @@
-"""Scope: the probability that a row belongs to one of the classes at all."""
+"""Scope: the probability that a row belongs to any of the classes."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,10 +16,10 @@ from sklearn.utils.extmath import row_norms
 from demur.array_types import Floats, Ints
 
 DEFAULT_SHARE = 0.1
-"""The share of out-of-scope rows that is expected of text where nothing else is known."""
+"""Expected share of out-of-scope rows of text, if nothing else is known."""
 
 FEWEST_OUTSIDE = 10
-"""Out-of-scope rows from which they are learned; fewer are not used."""
+"""Least number of out-of-scope rows to learn from; fewer are not used."""
 
 _SHAPE = 0.1
 """The density of the p-values u of out-of-scope rows is a u^(a - 1), with this a."""
@@ -35,14 +35,14 @@ _DISTANCE, _DISTANCE_IN_SVD = 0.7, 0.2
 
 
 class ScopeInput(NamedTuple):
-    """What the scope of rows is estimated from.
+    """The inputs from which the scope of rows is estimated.
 
     Parameters
     ----------
     proba : array of shape (n, n_classes)
         Calibrated probabilities, out of fold for training rows.
     points : array of shape (n, n_dimensions), or None
-        Coordinates in which distances say how unlike two rows are.
+        Coordinates in which distances between rows are computed.
     top : array of shape (n,), or None
         The largest one-versus-rest score.
     ngrams : sparse matrix of shape (n, n_terms), or None
@@ -65,9 +65,9 @@ class Scope:
     r"""The probability that a row belongs to one of the classes, from scores and distances.
 
     The scores are the log odds of the likeliest class, the largest one-versus-rest score of a linear model, and the
-    distance to the nearest training row *of the predicted class*. Two more compare with out-of-scope rows, where
-    there are some: the mean distance to the three nearest, and a ridge regression on the n-grams or points. A balanced
-    logistic regression on these scores, with the log odds of the expected share, is the probability.
+    distance to the nearest training row *of the predicted class*. With out-of-scope rows in training there are two more
+    scores: the mean distance to the three nearest of them, and a ridge regression on the n-grams or points. A balanced
+    logistic regression on these scores, shifted by the log odds of the expected share, gives the probability.
 
     Without out-of-scope rows, rows are compared by the sum of two standardised scores: the one-versus-rest score, or
     else the log odds, and 0.7 times the distance (0.2 times in an SVD of n-grams, where it is less informative). The
@@ -87,9 +87,9 @@ class Scope:
     outside : array or None
         Points of out-of-scope rows.
     linear : array or None
-        Weights, and then the intercept, of a model that tells rows in scope from others by their n-grams or points.
+        Weights, and then the intercept, of a model that separates rows in scope from others by their n-grams or points.
     head : array or None
-        The same by the scores.
+        The same for a model of the scores.
     center, scale : arrays
         Means and standard deviations of the scores of training rows.
     usual : array
@@ -180,7 +180,7 @@ class Scope:
         return found
 
     def _total(self, scores: Floats) -> Floats:
-        """Return what rows are compared by without out-of-scope rows."""
+        """Return the sum by which rows are compared if there are no out-of-scope rows."""
         return scores[:, -1] if self.kept is None else np.asarray(scores[:, -2] + self.distance * scores[:, -1])
 
 
@@ -206,7 +206,7 @@ def _linear(X: Any, weights: NDArray[np.float32]) -> Floats:
 
 
 def _distance(points: NDArray[np.float32], others: NDArray[np.float32], count: int, own: bool) -> Floats:
-    """Return the mean distance to the nearest ``count`` other rows; an ``own`` row is not near itself."""
+    """Return the mean distance to the nearest ``count`` other rows; an ``own`` row is not its own neighbour."""
     neighbours = NearestNeighbors(n_neighbors=min(count + 1, len(others)), algorithm="brute").fit(others)
     distances = neighbours.kneighbors(points)[0]
     found = distances[:, :count].mean(axis=1)

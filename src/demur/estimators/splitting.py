@@ -25,8 +25,8 @@ Fold: TypeAlias = tuple[Ints, Ints]
 _MOST_COPIES = 50
 _NEARLY_ALL = 0.95
 _FEWEST_DIFFERENT = 20
-"""A table was copied if 95 % of its different rows occur k, 2k, ... times. Chance makes a count even half of the time,
-so that it cannot explain this from about 20 different rows on."""
+"""A table counts as copied if 95 % of its different rows occur k, 2k, ... times. By chance a count is even half of the
+time, so from about 20 different rows on, chance cannot explain this."""
 
 _FEW_EQUAL = 0.01
 _FEW_MIXED = 0.1
@@ -67,9 +67,9 @@ class Blocks:
     equal_rows : int
         Number of rows with the features of an earlier row.
     times : int
-        How often nearly every row occurs, where the table was copied as a whole; 1 otherwise.
+        Number of copies of nearly every row, if the table was copied as a whole; 1 otherwise.
     suspects : array of int, optional
-        Where some rows may be copies: numbers that are equal where the features of rows are.
+        Numbers that are equal if the features of rows are equal, if some rows may be copies.
     """
 
     of_row: Ints
@@ -87,7 +87,7 @@ class Blocks:
         return rows if self.times == 1 else np.sort(rows[np.unique(self.of_row[rows], return_index=True)[1]])
 
     def copies(self, rows: Ints, known: Ints | None = None) -> Mask | None:
-        """Return which of these rows may be copies of an earlier one of them, or of one of the ``known`` rows.
+        """Return which of these rows may be copies of an earlier one, or of one of the ``known`` rows.
 
         None where nothing suggests copies.
         """
@@ -98,7 +98,7 @@ class Blocks:
         return found if known is None else found | np.isin(self.suspects[rows], self.suspects[known])
 
     def explain(self) -> str | None:
-        """Say which rows are equal and what was assumed about them; None where no rows are equal."""
+        """Describe the equal rows and the assumption about them; None if no rows are equal."""
         if not self.equal_rows:
             return None
         n_rows = f"{len(self.of_row):,} rows"
@@ -119,10 +119,10 @@ class Blocks:
 
 
 def blocks_of(X: Features, y: AnyArray, groups: ArrayLike | None = None) -> Blocks:
-    """Find the rows that must stay on one side of a split: those of one group, and the copies in a copied table.
+    """Find the rows that must stay on one side of a split: the rows of one group, and the copies in a copied table.
 
-    Without groups every row is a block of its own, except where nearly all rows, with their labels, occur k >= 2 times:
-    k such rows are then one block.
+    Without groups every row is a separate block, unless nearly all rows, with their labels, occur k >= 2 times: k such
+    rows are then one block.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def blocks_of(X: Features, y: AnyArray, groups: ArrayLike | None = None) -> Bloc
 
 
 def equal_rows(X: Features) -> Ints:
-    """Return numbers that are equal where rows are, in the order of their first appearance.
+    """Return numbers that are equal if rows are equal, in the order of their first appearance.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def equal_rows(X: Features) -> Ints:
 def _may_be_copies(equal: Ints, codes: Ints, pair: Ints, sizes: Ints) -> bool:
     """Return whether equal rows look like copies: they agree in their labels, and copying explains how many there are.
 
-    Either most rows differ; or most rows of the largest class do, as where rare classes were repeated; or most rows
+    Either most rows differ; or most rows of the largest class differ, as if rare classes were oversampled; or most rows
     occur k, 2k, ... times.
     """
     n_rows = len(equal)
@@ -202,12 +202,12 @@ def _share_of_mixed(equal: Ints, pair: Ints) -> float:
 def folds_of(
     cv: Any, X: Features, y: AnyArray, *, groups: ArrayLike | None = None, blocks: Blocks | None = None
 ) -> list[Fold]:
-    """Return the folds that ``cv`` stands for in scikit-learn, without rows of one block on both sides.
+    """Return the folds of ``cv``, interpreted as in scikit-learn, without rows of one block on both sides.
 
-    A number stands for as many shuffled folds by class, always the same, or for fewer where the largest class has fewer
-    rows; for rows whose order matters give a splitter. A class with fewer rows than folds is missing from some of
-    them, which is for the caller to handle. Of the folds of a splitter, those rows are left out of the training part
-    that belong to the same block as a row to predict. Folds that are listed row by row stay as they are.
+    A number gives this many shuffled, stratified folds, always the same, or fewer if the largest class has fewer rows;
+    if the order of rows matters, use a splitter. A class with fewer rows than folds is missing from some of them; the
+    caller handles this. With a splitter, rows that belong to the same block as a row to predict are removed from the
+    training part. Folds that are listed row by row are unchanged.
 
     Examples
     --------
@@ -238,13 +238,13 @@ def folds_of(
 def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
     """Return the rows to train on and the rows that a rule is fitted on.
 
-    A share is drawn at random class by class, and never all rows of a class. Where the table was copied, the rule gets
-    one copy of each row, and the others are on neither side.
+    A share is drawn at random class by class, and never all rows of a class. If the table was copied, the rule gets one
+    copy of each row, and the other copies are on neither side.
 
     Parameters
     ----------
     share : float, or fold
-        Of a fold, the test part is set aside.
+        Share of the rows, or a fold, whose test part is set aside.
     y : array of shape (n,)
     blocks : Blocks
 
@@ -274,8 +274,8 @@ def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
 def share_for_rule(rule: Any, n_rows: int, *, frozen: bool = False) -> float:
     """Return the share of the rows that a rule is fitted on.
 
-    It is a fifth, or four fifths where the classifier is fitted already, since calibration needs few rows. A guarantee
-    gains by more where rows are few: it gets 750 rows, and at most half of all.
+    It is a fifth, or four fifths if the classifier is already fitted, because calibration needs few rows. A guarantee
+    gets at least 750 rows, but at most half of all rows.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def share_for_rule(rule: Any, n_rows: int, *, frozen: bool = False) -> float:
 def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:
     """Hold out the same share of the rows of every class, but never all rows of a class.
 
-    ``aside`` is empty where too little would be left to learn from, and has one row of each block of a copied table.
+    ``aside`` is empty if too few rows would be left for training, and has one row of each block of a copied table.
 
     Parameters
     ----------
@@ -321,8 +321,8 @@ def hold_out_latest(
 ) -> Partition:
     """Hold out about a share of the rows, the latest; rows of one time stay on one side.
 
-    Earlier rows of the group of a row that is held out are on neither side. ``aside`` is empty where
-    too little would be left to learn from.
+    Earlier rows of the group of a held-out row are on neither side. ``aside`` is empty if too few rows would be left
+    for training.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ def _can_train(y: AnyArray) -> bool:
 def validation_rows(y: Ints, block: Ints, fraction: float, rng: np.random.RandomState) -> Fold:
     """Hold out a random share for validation, block by block, but leave every class a block to train on.
 
-    Where nothing can be held out, the training rows also validate.
+    If nothing can be held out, the training rows are also the validation rows.
 
     Parameters
     ----------
@@ -385,7 +385,7 @@ def validation_rows(y: Ints, block: Ints, fraction: float, rng: np.random.Random
 def usable_folds(
     folds: Sequence[Fold], y: AnyArray, weight: Floats | None = None, *, at_least_one: bool = False
 ) -> list[Fold]:
-    """Return the folds without held-out rows of classes that their training side lacks, and without weight 0.
+    """Return the folds without held-out rows of classes that are not trained on, and without rows of weight 0.
 
     Folds that train on a single class, or hold nothing out, are left out. With ``at_least_one``, it is an error if
     none is left.
@@ -400,8 +400,8 @@ def usable_folds(
             found.append((train, test))
     if at_least_one and not found:
         raise InputError(
-            "no fold leaves two classes to train on and rows of these to predict; use another number of folds (cv), a "
-            "splitter that takes groups such as GroupKFold, or calibration=None."
+            "no fold has two classes to train on and rows of them to predict; use another number of folds (cv), "
+            "a splitter that takes groups such as GroupKFold, or calibration=None."
         )
     return found
 
@@ -443,7 +443,7 @@ def _draw(blocks: Blocks, y: AnyArray, share: float, rng: Any, *, at_least: int)
     shuffled = rng.permutation(len(sizes))
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
     chosen = np.zeros(len(sizes), dtype=bool)
-    due = 0.0  # what small classes, which cannot give a part of a block, leave to the next
+    due = 0.0  # the share that small classes cannot give as whole blocks, for the next class
     for members in np.split(by_class, np.cumsum(np.bincount(labels))[:-1]):
         if not len(members):
             continue
@@ -474,7 +474,7 @@ def _group_numbers(groups: ArrayLike, n_rows: int) -> Ints:
     numbers = _numbered(_codes(values))
     if _count(numbers) < 2:
         raise InputError(
-            f"all {n_rows:,} rows are of one group, {values.tolist()[0]!r}, so that none can be kept apart; give "
+            f"all {n_rows:,} rows are of one group, {values.tolist()[0]!r}, so they cannot be split; give "
             "rows of at least two groups, or leave groups out."
         )
     return numbers
@@ -519,7 +519,7 @@ def _row_keys(X: Features) -> AnyArray:
 
 
 def _columns(X: Features) -> Iterable[Any] | None:
-    """Return the columns of a table, each with a type of its own, or None for what is not a table."""
+    """Return the columns of a table, or None for anything else."""
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         return [column for _, column in X.items()]
     for name in ("get_columns", "itercolumns"):  # of polars and of pyarrow
@@ -529,7 +529,7 @@ def _columns(X: Features) -> Iterable[Any] | None:
 
 
 def _codes(values: AnyArray) -> Ints:
-    """Return whole numbers that are equal where the values are; missing values are equal to each other."""
+    """Return integers that are equal if the values are equal; missing values are equal to each other."""
     kind = values.dtype.kind
     if kind in "mM":
         return values.view(np.int64)

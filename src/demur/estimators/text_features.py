@@ -17,20 +17,20 @@ from demur.estimators.boosted_trees import is_installed
 
 _EMBEDDINGS = "wordllama"
 _MANY_ROWS = 1_000
-"""Rows from which a character n-gram must occur in two of them."""
+"""Number of rows from which a character n-gram must occur in at least two of them."""
 _MOST_TERMS = 1 << 16
-"""The most words and pairs of words, and the most character n-grams; the most frequent are kept."""
+"""Maximum numbers of words and pairs of words, and of character n-grams; the most frequent are kept."""
 _MOST_CHARACTERS = 1_000
-"""Characters of which character n-grams are counted; longer texts have enough words."""
+"""Number of characters from which character n-grams are taken; longer texts have enough words."""
 _MOST_LEARNED = 30_000
-"""The most texts that the axes are learned from."""
+"""Maximum number of texts from which the axes are learned."""
 _AXES = 256
 _LENGTH = 10.0
-"""The length of a row of the dense view, which decides how strong the penalty of a logistic regression is."""
+"""Norm of a row of the dense view, which determines the strength of the penalty of a logistic regression."""
 _AT_ONCE = 16
-"""Texts that are embedded together, all at the length of the longest."""
+"""Number of texts that are embedded together, padded to the longest."""
 _ROWS_PER_AXIS = 10
-"""Training texts for each axis; with few more texts than axes, the axes would fit these texts and no others."""
+"""Number of training texts per axis; with fewer texts, the axes would overfit them."""
 
 
 _PARTS: tuple[dict[str, Any], ...] = (
@@ -40,7 +40,7 @@ _PARTS: tuple[dict[str, Any], ...] = (
 
 
 def _read(texts: Objects) -> tuple[Any, Any]:
-    """Return what words and what characters are taken from."""
+    """Return the texts for words and for characters."""
     return texts, [text[:_MOST_CHARACTERS] for text in texts]
 
 
@@ -96,7 +96,7 @@ class Ngrams:
 class DenseText:
     """A dense view of texts: a truncated SVD of their n-grams, and static embeddings if ``demur[text]`` is installed.
 
-    Rows have length 10, to which both parts contribute alike: distances are those of cosines.
+    Rows have norm 10, to which both parts contribute equally, so distances correspond to cosine similarities.
 
     Parameters
     ----------

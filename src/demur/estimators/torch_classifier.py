@@ -21,7 +21,7 @@ _TYPES = ("float32", "float64", "int64")
 
 
 class TrainedNetwork(NothingToFit):
-    """A network that was trained elsewhere: it learns nothing from rows, and its rows have one shape."""
+    """A network that was trained elsewhere, for rows of one shape."""
 
     classes: Any
     batch_size: int
@@ -51,8 +51,7 @@ class TrainedNetwork(NothingToFit):
             )
         if rows.shape[1:] != self.__dict__.setdefault("input_shape_", rows.shape[1:]):
             raise InputError(
-                f"the network has seen rows of shape {self.input_shape_}, got {rows.shape[1:]}; pad sequences to one "
-                "length."
+                f"rows must have the shape {self.input_shape_}, got {rows.shape[1:]}; pad sequences to one length."
             )
         if rows.ndim == 2:
             self.n_features_in_ = rows.shape[1]
@@ -69,23 +68,23 @@ class TorchClassifier(TrainedNetwork):
     """A trained torch module as a scikit-learn classifier.
 
     :class:`~demur.RejectOption` calibrates it on rows that it was not trained on. ``demur.save`` stores the network as
-    an ONNX graph, which ONNX Runtime computes after loading: no code of yours is needed there, and nothing is pickled.
+    an ONNX graph, which ONNX Runtime computes after loading: your code is not needed, and nothing is pickled.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Network from a batch of rows to scores of shape (rows, n_outputs), or to an object or a dictionary with
-        ``logits``, as those of Hugging Face. It is used where its parameters are, and put into evaluation mode.
+        Trained network that maps a batch of rows to scores of shape (rows, n_outputs), or to an object or a dictionary
+        with ``logits``, as in Hugging Face. It is used on the device of its parameters, in evaluation mode.
     classes : array of shape (n_classes,)
-        The class of each score, in the order of the scores.
+        Class of each score.
     loss : str or Loss, default="ce"
-        The loss that the module was trained with, whose inverse link makes scores probabilities. For two classes, one
-        score is the log odds of the second.
+        Loss that the module was trained with; its inverse link maps scores to probabilities. For two classes, a single
+        score is the log odds of the second class.
     batch_size : int, default=256
-        Rows that are computed at once.
+        Number of rows that are computed at a time.
     dtype : {"float32", "float64", "int64"}, default="float32"
-        The type in which the module takes its rows: "int64" for token numbers. Other rows are then cast to the type of
-        the module's parameters. Convert a module in half precision with ``module.float()`` before it is saved.
+        Data type of the module's input: "int64" for token numbers. Floats are then cast to the type of the module's
+        parameters. Convert a module in half precision with ``module.float()`` before you save it.
 
     Attributes
     ----------
@@ -155,7 +154,7 @@ class TorchClassifier(TrainedNetwork):
 class OnnxNetwork(TrainedNetwork):
     """A network as an ONNX graph from rows to class probabilities, which ONNX Runtime computes.
 
-    This is what :class:`TorchClassifier` is in a saved model.
+    A :class:`TorchClassifier` is stored in this form.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Coverage: answer a given share of the rows, the most confident ones; and what every fitted rule checks."""
+"""Coverage: answer a given share of the rows, the most confident ones; and the checks that all fitted rules share."""
 
 from typing import Any, ClassVar, Self
 
@@ -29,7 +29,7 @@ class FittedThreshold(ThresholdRule):
 
 @register_rule
 class Coverage(FittedThreshold):
-    """Answer at least the share ``target`` of the rows, the most confident ones, and as little more as ties allow.
+    """Answer the most confident rows: at least the share ``target``, and more only because of ties.
 
     Of the n calibration rows it accepts the smallest number k with k / n >= target. A threshold cannot separate rows of
     equal confidence, so where the k-th most confident row ties with others, all of these are accepted: at least the
@@ -38,17 +38,17 @@ class Coverage(FittedThreshold):
 
     With ``delta``, at least the share ``target`` of *new* rows is answered, with probability 1 - delta over the
     calibration rows. A few more of these are then accepted: the smallest k with P(Bin(n, target) >= k) <= delta, or all
-    rows where there is none. This is exact for every distribution, with ties: if fewer new rows than the target have at
-    least the confidence of the k-th calibration row, then k or more calibration rows are in a set of confidences whose
-    probability is at most the target.
+    rows where there is none. This is exact for every distribution, also with ties: if the share of new rows with at
+    least the confidence of the k-th calibration row is below the target, then at least k calibration rows lie in a set
+    of confidences whose probability is at most the target.
 
     Parameters
     ----------
     target : float
         Share of rows to answer, in (0, 1].
     delta : float, optional
-        Probability, over the calibration sample, that fewer of the new rows are answered; in (0, 1). Without it,
-        the target is reached in the mean.
+        Probability, over the calibration sample, that fewer of the new rows are answered; in (0, 1). Without it, the
+        target is reached on average.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Coverage(FittedThreshold):
         self.delta = delta
 
     def fit(self, proba: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Find the threshold that these probabilities give.
+        """Find the threshold from probabilities of a calibration sample.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class Coverage(FittedThreshold):
         return self.fit_confidence(check_proba(proba).max(axis=-1))
 
     def fit_confidence(self, confidence: ArrayLike, wrong: ArrayLike | None = None) -> Self:
-        """Find the threshold that these confidences, on any scale, give; ``wrong`` is ignored, as ``y`` in ``fit``."""
+        """Find the threshold from confidences on any scale; ``wrong`` is ignored, as is ``y`` in ``fit``."""
         target = check_share("target", self.target, closed=True)
         descending = np.sort(check_confidence(confidence))[::-1]
         n_rows = len(descending)

@@ -1,7 +1,7 @@
-"""RiskControl: the error among the accepted rows stays below a target, with a probability that is guaranteed.
+"""RiskControl: the error rate of the answers stays at or below a target, with a guaranteed probability.
 
-The rule first, then the procedure that chooses its threshold with a bound that holds in spite of the choice, then the
-exact binomial statements that it rests on.
+First the rule, then the procedure that chooses its threshold with a bound that accounts for the choice, then the exact
+binomial tests that it uses.
 """
 
 import math
@@ -21,7 +21,7 @@ from demur.rules import check_classes, check_rows, register_rule
 
 @dataclass(frozen=True)
 class RiskCertificate:
-    """A threshold, what it accepted on the calibration sample, and the bound that its test gives.
+    """A threshold, its counts on the calibration sample, and the bound of its test.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class RiskCertificate:
     n_rows, n_accepted, n_wrong : int
         Numbers of rows, accepted rows and wrong accepted rows in the calibration sample.
     level : float
-        The part of delta that this threshold was tested at.
+        The part of delta at which this threshold was tested.
     bound : float
         The Clopper-Pearson upper bound of the risk at that level: at most the target.
     """
@@ -43,14 +43,14 @@ class RiskCertificate:
 
 
 class NoGuaranteeError(InputError):
-    """No threshold keeps the risk at its target with the confidence asked for.
+    """No threshold keeps the risk at or below its target with the required confidence.
 
     Attributes
     ----------
     best : RiskCertificate
         The threshold with the smallest bound, which is above the target.
     rows_needed : int
-        The number of accepted rows that it takes at the least, if all of them are right.
+        The smallest number of accepted rows that could suffice, if all of them are right.
     """
 
     best: RiskCertificate
@@ -59,24 +59,25 @@ class NoGuaranteeError(InputError):
 
 @register_rule
 class RiskControl(FittedThreshold):
-    r"""Answer as many rows as possible while the error among the answers stays at or below a target.
+    r"""Answer as many rows as possible while the error rate of the answers stays at or below a target.
 
     With t the fitted threshold, and probability over the calibration sample,
 
     .. math:: P\big( P(\text{wrong} \mid \max_y \eta_y > t) \le \text{target\_risk} \big) \ge 1 - \delta,
 
-    for any number of classes and any model, calibrated or not. :meth:`fit` refuses where no threshold can give it.
+    for any number of classes and any model, calibrated or not. :meth:`fit` raises an error if no threshold satisfies
+    this.
 
     Parameters
     ----------
     target_risk : float
-        Largest acceptable share of errors among the accepted rows; in (0, 1).
+        Largest acceptable error rate of the answers; in (0, 1).
     delta : float, default 0.05
         Probability, over the calibration sample, that the guarantee fails; in (0, 1).
     groups : array of shape (n,), optional
-        The group (a site, a machine, a sex) of each row that :meth:`fit` gets. The guarantee then holds in every group
-        at once, for one threshold, and new rows need not say which group they are of. For a rule in a
-        :class:`~demur.RejectOption`, one for each row of its ``fit``.
+        Group (a site, a machine, a sex) of each row that :meth:`fit` gets. One threshold then satisfies the guarantee
+        in all groups at once, so the group of a new row need not be known. For a rule in a
+        :class:`~demur.RejectOption`, one group for each row of its ``fit``.
     unit : {"cluster", "row"}, default "cluster"
         Unit of the guarantee if rows come in clusters: one answer per cluster (a patient), drawn at random, or
         all answers, so that a cluster of many rows counts as often as it has rows. Without clusters both are the same.
@@ -84,9 +85,9 @@ class RiskControl(FittedThreshold):
     Attributes
     ----------
     certificate_ : RiskCertificate
-        The threshold, what it accepted on the calibration sample, and its bound: with groups, the largest of theirs.
+        The threshold, its counts on the calibration sample, and its bound (with groups, the largest bound of a group).
     group_certificates_ : dict of str to RiskCertificate
-        The same for each group; empty without groups. With probability 1 - delta all of their bounds hold.
+        The same for each group; empty without groups. With probability 1 - delta all of these bounds hold.
     per_cluster_ : bool
         Whether the guarantee is about one answer per cluster, not about all answers.
     largest_cluster_ : int
@@ -97,23 +98,22 @@ class RiskControl(FittedThreshold):
     Notes
     -----
     Testing many thresholds and keeping the best would make a bound at level delta too optimistic. The thresholds are
-    therefore fixed in advance and tested from the most cautious down; each success passes its level on to the next
-    test, so that near the threshold it ends at, most of delta is still available. This holds for every distribution.
-    Where ``out_of_fold`` rows tell where the threshold is to be expected, 80 % of delta start there.
+    therefore fixed in advance and tested from the highest down. Each successful test passes its level on to the next,
+    so most of delta is still available near the final threshold. This is valid for every distribution. If
+    ``out_of_fold`` rows predict the threshold, 80 % of delta starts there.
 
-    All answers to clustered rows (``unit="row"``) are tested by betting on bounded means (Waudby-Smith and Ramdas
-    2024): the sums over clusters of errors minus target are independent, and bounded if no cluster has more rows than
-    the largest of the calibration sample, which is assumed.
+    With ``unit="row"``, the risk of clustered rows is tested by betting on bounded means (Waudby-Smith and Ramdas
+    2024): the sums over clusters of errors minus target are independent, and they are bounded if no cluster has more
+    rows than the largest of the calibration sample, which is assumed.
 
-    With ``groups``, a threshold passes only if it does so in *each* group at its level: a test of the
-    hypothesis "the risk is too large in some group" whose p-value is the largest of the groups', so that delta need
-    not be divided among them. The smallest group must hold enough rows by itself.
+    With ``groups``, a threshold passes only if it passes in *each* group at its level. This tests the hypothesis "the
+    risk is too large in some group" with the largest p-value of the groups, so delta need not be divided among them.
+    The smallest group must have enough rows alone.
 
-    The bound is not monotone in the threshold: a higher threshold lowers the risk but leaves fewer rows to show it.
+    The bound is not monotone in the threshold: a higher threshold lowers the risk, but leaves fewer rows as evidence.
 
-    The numbers do not show whether the model was trained on the calibration rows. A model that was trained on them is
-    right about nearly all of them, and the guarantee is then void: give others, and keep the rows of one patient on one
-    side.
+    The rule cannot detect whether the model was trained on the calibration rows. Such a model is right about nearly all
+    of them, and the guarantee does not hold: use other rows, and keep the rows of one patient on one side of the split.
 
     References
     ----------
@@ -124,7 +124,7 @@ class RiskControl(FittedThreshold):
 
     Examples
     --------
-    200 sure rows without an error and 100 doubtful ones, half of them wrong:
+    200 confident rows without an error and 100 uncertain ones, half of them wrong:
 
     >>> proba = np.repeat([[0.99, 0.01], [0.6, 0.4]], [200, 100], axis=0)
     >>> y = np.r_[np.zeros(250, dtype=int), np.ones(50, dtype=int)]
@@ -167,7 +167,7 @@ class RiskControl(FittedThreshold):
         copies: ArrayLike | None = None,
         out_of_fold: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> Self:
-        """Find the threshold that this calibration sample gives.
+        """Find the threshold from probabilities of a calibration sample.
 
         Parameters
         ----------
@@ -182,7 +182,7 @@ class RiskControl(FittedThreshold):
         Raises
         ------
         NoGuaranteeError
-            If no threshold can give the guarantee.
+            If no threshold satisfies the guarantee.
         """
         values = check_rows(proba)
         true = check_classes(y, values.shape)
@@ -196,7 +196,7 @@ class RiskControl(FittedThreshold):
         copies: ArrayLike | None = None,
         out_of_fold: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> Self:
-        """Find the threshold that these confidences and errors give.
+        """Find the threshold from confidences and errors of a calibration sample.
 
         Parameters
         ----------
@@ -205,14 +205,14 @@ class RiskControl(FittedThreshold):
         wrong : array of bool, shape (n,)
             Whether the answer to each row would be wrong.
         clusters : array of shape (n,), optional
-            The cluster (a patient, a machine) of each row, where rows of one cluster resemble each other. One row of
-            each, drawn at random, is then counted, and the guarantee is about one answer per cluster; or about all
-            answers, with ``unit="row"``.
+            Cluster (a patient, a machine) of each row, if rows of one cluster resemble each other. One row of each
+            cluster, drawn at random, is then counted, and the guarantee is about one answer per cluster, or with
+            ``unit="row"`` about all answers.
         copies : array of bool, shape (n,), optional
             True for rows that may be copies of others. The guarantee must then hold with and without them.
         out_of_fold : pair of arrays, optional
-            Confidences and errors of other rows, such as out-of-fold predictions of the training rows. They only tell
-            where most of delta is spent: the guarantee holds whatever they are, if they are independent of the
+            Confidences and errors of other rows, such as out-of-fold predictions of the training rows. They only
+            determine where most of delta is spent: the guarantee holds for any values that are independent of the
             calibration rows. Not used with ``groups``.
         """
         scores, errors = check_confidence(confidence), np.asarray(wrong)
@@ -255,8 +255,8 @@ class RiskControl(FittedThreshold):
     def _of_group(self, sample: "Sample", n_groups: int) -> RiskCertificate:
         """Return the certificate of one group; the bounds of all groups hold together.
 
-        Where the risk of some group exceeds the target, the threshold passes with at most the probability ``level``.
-        Where none does, each of the bounds fails with at most the probability ``level / n_groups``.
+        If the risk of some group exceeds the target, the threshold passes with probability at most ``level``. Otherwise
+        each of the bounds fails with probability at most ``level / n_groups``.
         """
         found = self.certificate_
         n_accepted, n_wrong = (int(count) for count in sample.above(found.threshold))
@@ -264,7 +264,7 @@ class RiskControl(FittedThreshold):
         return replace(found, n_rows=len(sample.wrong), n_accepted=n_accepted, n_wrong=n_wrong, bound=bound)
 
     def unit_in_words(self) -> str:
-        """Return what the guarantee counts, if that is not simply rows."""
+        """Return the unit of the guarantee as a part of a sentence; empty if it is a row."""
         if getattr(self, "per_cluster_", False):
             return ", for one answer per group (a patient, a machine), drawn at random"
         largest = getattr(self, "largest_cluster_", 1)
@@ -309,19 +309,19 @@ def one_row_of_each(clusters: ArrayLike) -> NDArray[np.intp]:
 
 
 _STEPS = 32
-"""Thresholds for each factor of two in 1 - t."""
+"""Number of thresholds for each factor of two in 1 - t."""
 _OCTAVES_BELOW = 20
 """The most cautious threshold is t = 1 - target_risk / 2^20."""
 _DECAY = 0.7
-"""Each octave away from t = 1 - target_risk starts with this much less of delta than the one before."""
+"""Factor between the parts of delta of one octave of 1 - t and the next one away from t = 1 - target_risk."""
 
 
 def fixed_thresholds(target_risk: float) -> tuple[Floats, Floats]:
     """Return thresholds on a probability, descending, and the part of delta that each starts with.
 
-    Both are fixed before any data are seen. 1 - t grows geometrically. Calibrated probabilities above
-    t = 1 - target_risk have a risk below the target for certain, and the best threshold is not far below, so that
-    the largest part of delta starts there, and less with every factor of two in 1 - t away from it.
+    Both are fixed before any data are seen. 1 - t grows geometrically. If the probabilities are calibrated, the risk
+    above t = 1 - target_risk is below the target, and the best threshold is only slightly lower. The largest part of
+    delta therefore starts there, and less with every factor of two in 1 - t away from it.
 
     Examples
     --------
@@ -355,9 +355,9 @@ def fixed_sequence(
     every distribution, with ties and without a monotone risk. The order matters for power only: risk is expected to
     grow as the threshold falls, so that levels add up on the way to the lowest threshold that can be rejected.
 
-    With ``out_of_fold``, 80 % of delta start where these rows tell that a test is likely to succeed, and the rest is
-    spread as without them. They are independent of the calibration rows: given them, thresholds and parts are fixed,
-    the argument above holds, and so does the guarantee on average over them. If they mislead, 20 % of delta is left.
+    With ``out_of_fold``, 80 % of delta starts at the threshold at which these rows predict that a test succeeds, and
+    the rest is distributed as without them. These rows are independent of the calibration rows: given them, thresholds
+    and parts are fixed, and the argument above holds. If the prediction is wrong, 20 % of delta is left.
 
     With ``parts``, pairs of a name and a mask of rows, the hypothesis is "the risk above t exceeds the target in some
     part". It is a union, and rejecting each member at a level rejects the union at that level (Berger 1982): the
@@ -397,9 +397,10 @@ def fixed_sequence(
 
 
 _AT_START = 0.8
-"""The share of delta that starts where out-of-fold rows tell that a test is likely to succeed."""
+"""The share of delta that starts at the threshold at which out-of-fold rows predict that a test succeeds."""
 _CAUTION = 4
-"""A success at the start is followed by further tests, so that its probability matters more than its coverage."""
+"""Exponent of the probability that the first test succeeds; it counts more than the coverage, because further tests
+follow a success."""
 
 
 def _expected_start(known: "Sample", n_rows: int, target_risk: float, level: float) -> int:
@@ -420,7 +421,7 @@ def _expected_start(known: "Sample", n_rows: int, target_risk: float, level: flo
 
 
 class Sample(NamedTuple):
-    """Confidences and errors of rows, and the numbers of the clusters that they are in, if these count as a whole."""
+    """Confidences and errors of rows, and their cluster numbers if all rows of a cluster count."""
 
     confidence: Floats
     wrong: Mask
@@ -469,9 +470,9 @@ class Sample(NamedTuple):
 def mean_p_value(values: ArrayLike, largest: float) -> float:
     """Return a p-value of the hypothesis that the mean of independent values, none above ``largest``, is at least 0.
 
-    It is the inverse of the capital of gamblers who bet against the hypothesis (Waudby-Smith and Ramdas 2024). One who
-    always bets a part b of the capital has the product of 1 - b x over the values x, whose mean is at most 1 if the
-    hypothesis is true; the capital is the mean over 16 parts.
+    It is the inverse of the capital of a betting strategy against the hypothesis (Waudby-Smith and Ramdas 2024).
+    Betting a fixed share b of the capital gives the product of 1 - b x over the values x, whose expectation is at most
+    1 if the hypothesis is true; the capital is the mean over 16 shares.
 
     Examples
     --------
@@ -498,13 +499,13 @@ def _no_guarantee(best: RiskCertificate, target_risk: float, delta: float, where
 
 
 def p_value(errors: ArrayLike, n: ArrayLike, risk: float) -> Floats:
-    """Return P(Bin(n, risk) <= errors): small where so few errors would be a surprise at that risk.
+    """Return P(Bin(n, risk) <= errors): small if so few errors are unlikely at that risk.
 
-    It is a valid p-value for the hypothesis that the error rate exceeds ``risk``; 1 where nothing was accepted.
+    It is a valid p-value for the hypothesis that the error rate exceeds ``risk``; 1 if nothing was accepted.
 
     Examples
     --------
-    No error in 59 rows is just surprising enough at the 5 % level to rule out a risk above 5 %: 0.95^59 = 0.0485.
+    No error in 59 rows is just enough to reject a risk above 5 % at the 5 % level: 0.95^59 = 0.0485.
 
     >>> round(float(p_value(0, 59, 0.05)), 4)
     0.0485
@@ -517,8 +518,8 @@ def p_value(errors: ArrayLike, n: ArrayLike, risk: float) -> Floats:
 def upper_bound(errors: ArrayLike, n: ArrayLike, delta: ArrayLike) -> AnyArray:
     """Return the Clopper-Pearson upper bound: the largest risk at which P(Bin(n, risk) <= errors) is still delta.
 
-    With probability at least 1 - delta it is not below the true error rate. It is 1 where all rows are wrong or
-    none was accepted.
+    With probability at least 1 - delta it is not below the true error rate. It is 1 if all rows are wrong or none was
+    accepted.
 
     Examples
     --------
@@ -535,7 +536,7 @@ def upper_bound(errors: ArrayLike, n: ArrayLike, delta: ArrayLike) -> AnyArray:
 
 
 def rows_needed(risk: float, delta: float) -> int:
-    """Return how many rows, all of them right, it takes for the upper bound to fall to ``risk``.
+    """Return the number of rows, all answered correctly, at which the upper bound falls to ``risk``.
 
     Examples
     --------

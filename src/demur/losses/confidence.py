@@ -1,6 +1,6 @@
 """Confidence-based losses: train a classifier, then compare its probabilities with 1 - c (Section 4).
 
-Cost-sensitive one-versus-all instead weighs the two kinds of mistake of each class's own binary problem by the cost.
+Cost-sensitive one-versus-all instead weights the two kinds of errors of each class's binary problem by the cost.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from demur.losses.loss import (
     check_inverse_link,
     one_versus_all,
     score_of_label,
+    signs_of_label,
     weighted_one_versus_all,
 )
 from demur.losses.registry import register
@@ -25,7 +26,7 @@ from demur.rules import Decision
 
 @dataclass(frozen=True)
 class ConfidenceLoss(Loss):
-    """One score per class and an inverse link, by default the softmax; the rule is Chow's on it (Eq. 10)."""
+    """One score per class and an inverse link, by default softmax; the rule is Chow's on the linked scores (Eq. 10)."""
 
     family = "confidence"
     has_link = True
@@ -57,6 +58,12 @@ class CrossEntropy(ConfidenceLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None) -> Tensor:
         return -score_of_label(torch.log_softmax(scores, -1), y)
+
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+        # unlike softmax, these operations do not copy the scores into another memory layout
+        gradient = (scores - scores.amax(-1, keepdim=True)).exp_()
+        gradient.mul_((weight / gradient.sum(-1)).unsqueeze(-1))
+        return gradient.scatter_add_(-1, y.unsqueeze(-1), -weight.expand(y.shape).unsqueeze(-1))
 
     def bound_facts(self) -> BoundFacts:
         def on_range(radius: float, n_classes: int) -> tuple[float, float]:
@@ -102,6 +109,10 @@ class OneVsAll(ConfidenceLoss):
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return one_versus_all(self.phi, scores, y)
 
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
+        signs = signs_of_label(scores, y)
+        return self.phi.slope(signs * scores) * (signs * weight.unsqueeze(-1))
+
     def expected(self, scores: Tensor, weights: Tensor, cost: Hyper | None) -> Tensor:
         others = weights.sum(-1, keepdim=True) - weights
         return (weights * self.phi(scores) + others * self.phi(-scores)).sum(-1)
@@ -126,10 +137,10 @@ class OneVsAll(ConfidenceLoss):
 class CostSensitiveOneVsAll(Loss):
     r"""Cost-sensitive one-versus-all: :math:`c\,\phi(g_y) + (1-c) \sum_{k \ne y} \phi(-g_k)`.
 
-    Charoenphakdee et al. 2021a. Class k's part of the risk has its minimum at g_k > 0 iff
-    :math:`c\,\eta_k > (1-c)(1-\eta_k)`, that is iff eta_k > 1 - c, for every classification-calibrated phi. Accept iff
-    exactly one score is positive: with c < 1/2 no two can be at the minimum, and where two are, the paper declines.
-    (With the hinge and another threshold this is :class:`~demur.losses.OneVsAllHinge`.)
+    Charoenphakdee et al. 2021a. Class k's part of the risk has its minimum at g_k > 0 iff :math:`c\,\eta_k >
+    (1-c)(1-\eta_k)`, that is iff eta_k > 1 - c, for every classification-calibrated phi. Accept iff exactly one score
+    is positive: with c < 1/2 two scores cannot be positive at the minimum, and if two are, the paper declines. (With
+    the hinge and another threshold this is :class:`~demur.losses.OneVsAllHinge`.)
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Multiclass hinge losses that contain the cost (Ramaswamy et al. 2018); their thresholds tau are free in a range."""
+"""Multiclass hinge losses that depend on the cost (Ramaswamy et al. 2018), with a free threshold tau."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from demur.rules import Decision
 
 @dataclass(frozen=True)
 class _HingeLoss(Loss):
-    """A piecewise linear loss with a threshold tau anywhere in an open interval."""
+    """A piecewise linear loss with a free threshold tau in an open interval."""
 
     tau: Hyper = 0.5
 
@@ -104,7 +104,7 @@ class BinaryEncodedHinge(_HingeLoss):
     ----------
     tau : float or tensor in (0, 1)
     n_classes : int, optional
-        How many of the 2^L codes are classes; all of them by default.
+        Number of the 2^L codes that are classes; all of them by default.
 
     Examples
     --------

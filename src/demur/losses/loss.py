@@ -1,4 +1,4 @@
-"""What a rejection loss is: a value to train with and a rule to decide with."""
+"""The interface of rejection losses: a value to train with and a rule to decide with."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ Family: TypeAlias = Literal["confidence", "classifier-rejector", "score-based", 
 
 
 CLEAR = 1e-9
-"""How far max eta has to be from 1 - c for a proof to cover it."""
+"""Least distance of max eta from 1 - c that a proof covers."""
 
 _MOST_CLASSES = 1 << 40
-"""Where the search for the number of classes ends."""
+"""Largest number of classes of the search for the number of classes."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """An argument for calibration at one cost, and what has to hold for it.
+    """An argument for calibration at one cost, and its hypotheses.
 
     Parameters
     ----------
     method, statement : str
-        How it is proved, and what exactly.
+        Method of the proof, and the statement that it proves.
     value : callable
-        The loss as the argument writes it: from scores (n, n_outputs) and labels (n,) to losses (n,).
+        The loss in the form of the argument: from scores (n, n_outputs) and labels (n,) to losses (n,).
     acceptance : callable
-        The acceptance of the rule as the argument writes it: from scores to numbers (n,).
+        The acceptance of the rule in the form of the argument: from scores to numbers (n,).
     checked : tuple of str or None
-        The hypotheses that were verified, in words; None for one that fails.
+        Descriptions of the verified hypotheses; None for one that fails.
     """
 
     method: str
@@ -57,8 +57,7 @@ class Proof:
 class Trainable(ABC):
     """Interface of the losses that networks can be trained with.
 
-    ``y`` is the target of each example, of shape (...) if it is a class, or (..., n) if a loss needs more than the
-    class of an example.
+    ``y`` is the target of each example, of shape (...) for a class, or (..., n) if a loss needs more than the class.
     """
 
     ranges: ClassVar[Mapping[str, str]] = {}
@@ -66,7 +65,7 @@ class Trainable(ABC):
     has_link: ClassVar[bool] = False
     """True if the scores determine class probabilities through :meth:`inverse_link`."""
     kernel: ClassVar[str | None] = None
-    """The name of the loss in the GPU program (``training/fused_kernels.py``), None if the program does not have it."""
+    """Name of the loss in the GPU program (``training/fused_kernels.py``); None if it is not implemented there."""
 
     def __post_init__(self) -> None:
         for name, interval in self.ranges.items():
@@ -76,7 +75,7 @@ class Trainable(ABC):
                 raise InputError(f"{name} must be in {interval}, got {value}.")
 
     def margin_functions(self) -> tuple[MarginFunction, ...]:
-        """Return the margin functions that the loss is made of: those among its fields."""
+        """Return the margin functions of the loss, which are fields of it."""
         return tuple(value for value in vars(self).values() if isinstance(value, MarginFunction))
 
     @abstractmethod
@@ -87,7 +86,8 @@ class Trainable(ABC):
         """Return the sum over classes k of ``weights[..., k]`` times the loss of label k, unchecked.
 
         With class probabilities as weights this is the loss of a soft label. The default evaluates :meth:`forward` for
-        every class, K times the memory of one label; a loss may override this with a formula, which a test compares.
+        every class, which takes K times the memory of one label; a loss may override it with a formula, which is tested
+        against the default.
         """
         n_classes = weights.shape[-1]
         labels = torch.arange(n_classes, device=scores.device).expand(weights.shape)
@@ -118,7 +118,7 @@ class BoundFacts:
         From x and q to the least excess risk of scores at the threshold of probability q, at a class probability of
         q + x (an array, rounded down), or to None if no formula is known.
     two_scores : bool
-        Whether a wrong answer takes two scores to the threshold.
+        Whether a wrong answer requires two scores at the threshold.
     on_range : callable, optional
         From a bound of the scores and the number of classes to the Lipschitz constant and the largest value of the
         loss (Proposition 9).
@@ -138,12 +138,12 @@ class Loss(Trainable):
 
     A subclass is a frozen dataclass whose fields are its hyper-parameters. It implements :meth:`forward`,
     :meth:`n_outputs` unless it takes one score per class, and :meth:`inverse_link` if its scores determine class
-    probabilities, or else :meth:`rule`; it states its facts in the class variables; and it is made known with
-    :func:`demur.losses.register`. Users call the loss itself, :meth:`decide` and :meth:`proba`, which check
-    their input and then call those. Training engines call :meth:`forward` directly.
+    probabilities, or else :meth:`rule`. It states its properties in the class variables, and
+    :func:`demur.losses.register` registers it. Users call the loss itself, :meth:`decide` and :meth:`proba`, which
+    check their input. Training engines call :meth:`forward` directly.
 
-    Facts that prove something about the formula (:meth:`proof`, :meth:`bound_facts`, ``kernel``) hold for the class
-    that states them and not for its subclasses.
+    Statements about the formula (:meth:`proof`, :meth:`bound_facts`, ``kernel``) hold for the class that makes them and
+    not for its subclasses.
 
     Shapes: ``scores`` is (..., n_outputs), ``y`` is (...), every result is (...). ``cost`` and the
     hyper-parameters are numbers, or tensors that broadcast against ``y``, so that a stack of networks with
@@ -151,13 +151,13 @@ class Loss(Trainable):
     """
 
     family: ClassVar[Family]
-    """Which approach the loss belongs to."""
+    """The family of the loss."""
     equation: ClassVar[str]
-    """Where the formula stands in the paper, or whose it is."""
+    """The equation in the paper, or the source of the formula."""
     why: ClassVar[str]
     """One sentence: why it is calibrated for rejection, or why not."""
     softmax_link: ClassVar[bool] = False
-    """True if the inverse link is the softmax of all scores, which needs no torch to compute."""
+    """True if the inverse link is the softmax of all scores, which can be computed without torch."""
     trained_for_cost: ClassVar[bool] = False
     """True if the cost enters the loss: another cost then needs another training."""
     has_rejector: ClassVar[bool] = False
@@ -192,8 +192,7 @@ class Loss(Trainable):
     def inverse_link(self, scores: Tensor) -> Tensor:
         """Return the class probabilities that the scores stand for, unchecked."""
         raise NoInverseLinkError(
-            f"{self.name} has no inverse link, so its scores give no probabilities. "
-            "Use decide(), or a loss with a link such as 'ce'."
+            f"{self.name} has no inverse link, so no probabilities; use decide(), or a loss such as 'ce'."
         )
 
     def class_scores(self, scores: Tensor, n_classes: int) -> Tensor:
@@ -225,11 +224,11 @@ class Loss(Trainable):
         return self
 
     def variants_to_train(self) -> list[Loss]:
-        """Return what model selection should train where the user names only the loss."""
+        """Return the variants to train if the user gives only the name of the loss."""
         return [self]
 
     def variants_to_decide(self) -> list[Loss]:
-        """Return what model selection should decide with, given scores trained with this loss."""
+        """Return the variants to decide with, given scores trained with this loss."""
         return [replace(cast(Any, self), tau=tau) for tau in self.tau_candidates] or [self]
 
     @final
@@ -238,9 +237,9 @@ class Loss(Trainable):
     ) -> Tensor:
         """Return the loss of each example, without reduction.
 
-        Scores in half precision are computed with in single precision, under autocast too. The values of scores and
-        labels are checked, which waits for a GPU; they are not under ``torch.compile`` and ``vmap``, and
-        :func:`demur.losses.as_module` never checks them.
+        Scores in half precision are converted to single precision, also under autocast. The values of scores and labels
+        are checked, which waits for a GPU. They are not checked under ``torch.compile`` and ``vmap``, nor by
+        :func:`demur.losses.as_module`.
 
         Parameters
         ----------
@@ -302,7 +301,7 @@ class Loss(Trainable):
             return self.inverse_link(at_least_single(scores)).movedim(-1, -1 if class_axis is None else class_axis)
 
     def _n_classes(self, n_outputs: int) -> int:
-        """Return the largest number of classes that ``n_outputs`` scores can tell apart."""
+        """Return the largest number of classes that ``n_outputs`` scores can distinguish."""
         if self.binary_only:
             return 2
         fits, most = 2, 4  # doubled, because some losses have 2^K outputs
@@ -359,7 +358,7 @@ def check_scores(scores: Tensor) -> None:
 
 
 def checked_labels(scores: Tensor, y: Tensor, n_classes: int) -> Tensor:
-    """Return the labels as torch indexes with them, or refuse them."""
+    """Return the labels as torch indices, or refuse them."""
     if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         kind = y.dtype if isinstance(y, Tensor) else type(y).__name__
         raise InputTypeError(f"y must be a tensor of integer class numbers, got {kind}.")
@@ -376,7 +375,7 @@ def checked_labels(scores: Tensor, y: Tensor, n_classes: int) -> Tensor:
 
 
 def _holds(condition: Tensor) -> bool:
-    """Return whether a condition holds; False where its value cannot be known, as under ``vmap``."""
+    """Return whether a condition holds; False if its value is not available, as under ``vmap``."""
     try:
         return bool(condition)
     except RuntimeError:
@@ -384,7 +383,7 @@ def _holds(condition: Tensor) -> bool:
 
 
 def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:
-    """Say whether a hyper-parameter lies strictly between two numbers, that of every network of a stack.
+    """Say whether a hyper-parameter, for every network of a stack, lies strictly between two numbers.
 
     Examples
     --------
@@ -398,7 +397,7 @@ def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:
 
 
 def at_least_single(value: Value) -> Value:
-    """Return half precision as single precision, and everything else as it is.
+    """Convert half precision to single precision, and leave everything else unchanged.
 
     Examples
     --------
@@ -411,7 +410,7 @@ def at_least_single(value: Value) -> Value:
 
 
 def full_precision(scores: Tensor) -> AbstractContextManager[Any]:
-    """Return a context without autocast, which would compute parts of a loss in half precision."""
+    """Return a context without autocast, because that would compute parts of a loss in half precision."""
     kind = scores.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
@@ -489,7 +488,7 @@ def reject_score_rule(scores: Tensor) -> Decision[Tensor]:
 
 
 def check_inverse_link(loss: Loss, phi: MarginFunction, otherwise: str = "") -> None:
-    """Refuse a margin function without an inverse link, for a loss whose scores are probabilities by it."""
+    """Refuse a margin function without an inverse link, for a loss that needs it for its probabilities."""
     if phi.bound_exponent is None:
         hint = f"; see {otherwise}" if otherwise else ""
         raise InputError(f"{type(loss).__name__} needs a phi with an inverse link, got {phi}{hint}.")

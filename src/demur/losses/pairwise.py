@@ -147,9 +147,21 @@ class PairwiseLoss(RejectorLoss):
     def _rejecting(self, r: Tensor, n_classes: int, cost: Hyper) -> Tensor:
         return cost * self.psi_or_phi(self.beta_value(n_classes, cost) * r)
 
+    def _rejecting_slope(self, r: Tensor, n_classes: int, cost: Hyper) -> Tensor:
+        beta = self.beta_value(n_classes, cost)
+        return cost * beta * self.psi_or_phi.slope(beta * r)
+
+
+def _class_gradient(out: Tensor, slopes: Tensor, y: Tensor) -> Tensor:
+    """Write into ``out`` the gradient in g of functions of g_y - g_y' with these slopes, and return their sum."""
+    own = y.unsqueeze(-1)
+    total = slopes.scatter_(-1, own, 0.0).sum(-1)
+    torch.neg(slopes, out=out).scatter_add_(-1, own, total.unsqueeze(-1))
+    return total
+
 
 def _without_own(pairs: Tensor, y: Tensor) -> Tensor:
-    """Return the values of the other classes, and 0 for y itself; a copy, since a margin's own may share memory."""
+    """Return the values of the other classes, and 0 for y itself, as a copy."""
     return pairs.scatter(-1, y.unsqueeze(-1), 0.0)
 
 
@@ -227,6 +239,13 @@ class AdditivePairwise(PairwiseLoss):
         pairs = _without_own(self.phi(self._arguments(scores, y, shift=r)), y)
         return pairs.sum(-1) + self._rejecting(r, pairs.shape[-1], cost)
 
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
+        r, gradient = scores[..., -1], torch.empty_like(scores)
+        slopes = self.phi.slope(self._arguments(scores, y, shift=r)) * (weight * self.alpha).unsqueeze(-1)
+        total = _class_gradient(gradient[..., :-1], slopes, y)
+        gradient[..., -1] = self._rejecting_slope(r, slopes.shape[-1], cost) * weight - total
+        return gradient
+
 
 @register({"phi": Logistic()}, {"phi": Exponential()})
 @dataclass(frozen=True)
@@ -277,3 +296,12 @@ class MultiplicativePairwise(PairwiseLoss):
         pairs = _without_own(self.phi(self._arguments(scores, y)), y)
         answering = pairs.sum(-1) * self.psi_or_phi(-self.alpha * r)
         return answering + self._rejecting(r, pairs.shape[-1], cost)
+
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
+        r, gradient = scores[..., -1], torch.empty_like(scores)
+        at, outer, arguments = -self.alpha * r, weight * self.alpha, self._arguments(scores, y)
+        slopes = self.phi.slope(arguments) * (outer * self.psi_or_phi(at)).unsqueeze(-1)
+        _class_gradient(gradient[..., :-1], slopes, y)
+        answering = _without_own(self.phi(arguments), y).sum(-1) * outer * self.psi_or_phi.slope(at)
+        gradient[..., -1] = self._rejecting_slope(r, slopes.shape[-1], cost) * weight - answering
+        return gradient

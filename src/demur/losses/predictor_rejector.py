@@ -1,8 +1,8 @@
 r"""Classifier and rejector for any number of classes: scores (g_1, ..., g_K, r), answer argmax g, accept iff r > 0.
 
 The pairwise losses of Section 3 fail for K > 2 because their risk, with the class scores at their best, depends on how
-eta is spread below its maximum. These losses succeed by making it depend on max eta alone: the part that the rejector
-multiplies is, at its least, the error 1 - max eta.
+eta is spread below its maximum. The risk of these losses depends on max eta alone: the minimum of the part that
+multiplies the rejector is the error rate 1 - max eta.
 """
 
 from __future__ import annotations

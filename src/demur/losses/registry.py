@@ -1,6 +1,6 @@
 """The registry of losses, which the estimators, the command line, tests, docs and experiments read.
 
-A loss that is not on the list is found by its file, and a plain function becomes a :class:`FunctionLoss`.
+Other losses are loaded from their file, and a plain function becomes a :class:`FunctionLoss`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ registered_classes = _classes.classes
 
 
 def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
-    """Make a loss class known under the name of each of its variants.
+    """Register a loss class under the name of each of its variants.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
 
     Examples
     --------
-    A loss of your own is one class, in your own file. This one is cross-entropy at a temperature:
+    A user-defined loss is one class, in any file. This one is cross-entropy at a temperature:
 
     >>> from dataclasses import dataclass
     >>> import torch
@@ -129,15 +129,14 @@ def available(n_classes: int | None = None) -> list[str]:
 
 
 def resolve(loss: str | Loss | type[Loss] | LossFunction, *, rule: RuleName | RuleFunction | None = None) -> Loss:
-    """Return the loss that a name, a file, a class, a function or an object means.
+    """Return the loss given by a name, a file, a class, a function or an object.
 
     Parameters
     ----------
     loss : str, Loss, Loss class or callable
-        A registered name such as "ova+log"; or "file.py:Name" or "module:Name", where the name is that of a class, an
-        object or a plain function of (scores, y, cost). **The file is run** (once per process): name only files that
-        you trust as your own programs. A class is made with its default fields; a function becomes a
-        :class:`~demur.losses.FunctionLoss`.
+        Registered name such as "ova+log"; or "file.py:Name" or "module:Name" of a class, an object or a plain function
+        of (scores, y, cost). **The file is executed** (once per process), so give only files that you trust. A class is
+        instantiated with its default fields; a function becomes a :class:`~demur.losses.FunctionLoss`.
     rule : "softmax", "rejector", "reject-score" or callable, optional
         Decision rule of a plain function, "softmax" by default; other losses have their own rule.
 
@@ -190,9 +189,9 @@ def as_module(
 ) -> LossModule:
     """Return a loss as a ``torch.nn.Module`` of scores and labels, with the arguments of ``nn.CrossEntropyLoss``.
 
-    It takes the place of ``nn.CrossEntropyLoss`` in skorch, Lightning, Hugging Face's ``Trainer`` and loops of your
-    own. It computes in single precision under autocast, compiles with ``torch.compile(fullgraph=True)``, and waits for
-    no GPU: the values of labels and scores are not checked.
+    It replaces ``nn.CrossEntropyLoss`` in skorch, Lightning, Hugging Face's ``Trainer`` and custom training loops. It
+    computes in single precision under autocast, compiles with ``torch.compile(fullgraph=True)``, and does not wait for
+    a GPU, because the values of labels and scores are not checked.
 
     Parameters
     ----------
@@ -201,9 +200,10 @@ def as_module(
     cost : float or tensor broadcasting against the labels, optional
         The cost of one rejection, for losses that are trained for it.
     reduction : {"mean", "sum", "none"}
-        "mean" divides by the number of labels that are not ignored, or by the sum of their class weights.
+        Reduction of the losses. "mean" divides by the number of labels that are not ignored, or by the sum of their
+        class weights.
     ignore_index : int
-        Examples with this label do not count.
+        Label of examples to ignore.
     label_smoothing : float in [0, 1)
         Weight of the uniform distribution in the labels. The probabilities of "ce" are corrected for it; those of
         other losses are then less certain than they should be.
@@ -216,8 +216,8 @@ def as_module(
     Returns
     -------
     LossModule
-        Called with scores and integer labels, or with soft labels: class probabilities on the axis ``class_dim``, for
-        which the loss is the expected one. Its attribute ``loss`` decides: ``module.loss.decide(scores, cost)``.
+        A module of scores and integer labels, or soft labels: class probabilities on the axis ``class_dim``, for which
+        it returns the expected loss. Its attribute ``loss`` decides: ``module.loss.decide(scores, cost)``.
 
     Examples
     --------
@@ -238,7 +238,7 @@ def as_module(
 def load_object(path: str) -> Any:
     """Return the object that "file.py:name" or "module:name" names; modules of the working directory count.
 
-    The file or module is run, once per process.
+    The file or module is executed, once per process.
     """
     source, _, attribute = path.rpartition(":")
     if not source or not attribute:
@@ -283,14 +283,15 @@ def _run_file(file: Path) -> ModuleType:
 
 @dataclass(frozen=True)
 class FunctionLoss(Loss):
-    """A plain function of (scores, y, cost), made a loss by the rule that decides with its scores.
+    """A loss made from a plain function of (scores, y, cost) and a decision rule.
 
     Parameters
     ----------
     function : callable
         Function of scores (n, n_outputs), labels (n,) and the cost that returns one loss per row, (n,), in
         differentiable torch operations. It may leave the cost out, as ``torch.nn.CrossEntropyLoss(reduction="none")``
-        does. A third argument with a default, such as ``gamma=2``, keeps it unless its name is ``c`` or ``cost``.
+        does. A third argument with a default, such as ``gamma=2``, keeps its default unless its name is ``c`` or
+        ``cost``.
     decision_rule : "softmax", "rejector", "reject-score", Relinked or callable
         "softmax": one score per class, Chow's rule on their softmax. "rejector": one score per class and a last
         score r; answer the largest, accept iff r > 0 (then Theorem 4 applies). "reject-score": one score per class
@@ -300,7 +301,7 @@ class FunctionLoss(Loss):
     outputs : int, optional
         Number of scores; by default one per class, and one more with "rejector" and "reject-score".
     title : str, optional
-        The name to print; the function's own by default.
+        Name to print; by default the function's name.
     differentiable : bool
         False for a function with kinks, which Newton's method alone cannot minimise.
 
@@ -327,7 +328,8 @@ class FunctionLoss(Loss):
     why = "no claim: see check_calibration"
 
     def __post_init__(self) -> None:
-        if isinstance(self.decision_rule, str) and self.decision_rule not in get_args(RuleName):
+        rule: Any = self.decision_rule
+        if not (callable(rule) or isinstance(rule, Relinked) or rule in get_args(RuleName)):
             raise InputError(
                 f"the decision rule must be 'softmax', 'rejector', 'reject-score' or a function of (scores, cost), "
                 f"got {self.decision_rule!r}."
@@ -391,14 +393,14 @@ class FunctionLoss(Loss):
         return Decision.from_acceptance(label, certain)
 
     def _check_values(self, scores: Tensor) -> None:
-        """Check nothing: how many scores a function takes cannot be told from one call."""
+        """Check nothing: the number of scores that a function takes is unknown."""
 
 
 def _takes_cost(function: LossFunction) -> bool:
-    """Return whether a function, or the forward method of a torch module, takes the cost as third argument."""
+    """Return whether a function, or the forward method of a torch module, takes the cost as its third argument."""
     try:
         signature = inspect.signature(getattr(function, "forward", function))
         third = signature.parameters[[*signature.bind_partial(*range(3)).arguments][-1]]
-    except (TypeError, ValueError):  # it takes two, or it is written in C and does not say
+    except (TypeError, ValueError):  # it takes two, or it is written in C without a signature
         return False
     return third.default is third.empty or third.name in ("c", "cost")

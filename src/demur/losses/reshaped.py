@@ -1,8 +1,8 @@
 r"""Cross-entropy reshaped for training: label smoothing, focal, generalised cross-entropy; and the Brier score.
 
-Their softmax is not the class probabilities (but for Brier's): read as if it were, Chow's rule declines at the wrong
-places. Each has an inverse link of its own, derived from its pointwise minimiser, with which it is calibrated and one
-training serves every cost.
+Except for the Brier score, their softmax does not estimate the class probabilities, and Chow's rule on it declines the
+wrong rows. Each has its own inverse link, derived from its pointwise minimiser. With this link it is calibrated, and
+one training serves every cost.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-r"""K + 1 scores: the last one stands for declining and competes with the classes; the largest score decides.
+r"""K + 1 scores: the last one is for declining; the largest score decides.
 
 Each loss here is a surrogate from learning to defer or to abstain, at a constant price c: an expert who is right with
 probability 1 - c. With :math:`w = (\eta_1, ..., \eta_K, 1 - c)` the best action is the largest weight, which is Chow's
 rule. Each of the first four losses makes the scores follow the order of w, by an argument given in its docstring.
 
-The last two were made to work and not to be calibrated: baselines that people use. Two other such methods cannot be
-losses of this package, since neither has a pointwise risk. SelectiveNet (Geifman & El-Yaniv 2019) divides by the
-coverage of the batch, so that an example has no loss of its own. Self-adaptive training (Huang et al. 2020) replaces
-the label of a training row by an average of the network's earlier answers to that row. At a price c instead of a
-coverage, SelectiveNet's objective becomes a loss times the acceptance plus c times the rest; with the mean absolute
-error as that loss, it is :class:`~demur.losses.PredictorRejector`.
+The last two are heuristics without a proof of calibration, used as baselines. Two other such methods cannot be losses
+of this package, because neither has a pointwise risk. SelectiveNet (Geifman & El-Yaniv 2019) divides by the coverage of
+the batch, so a single example has no loss. Self-adaptive training (Huang et al. 2020) replaces the label of a training
+row by an average of the network's earlier answers to that row. At a price c instead of a coverage, SelectiveNet's
+objective becomes a loss times the acceptance plus c times the rest; with the mean absolute error as that loss, it is
+:class:`~demur.losses.PredictorRejector`.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class MozannarSontag(PlusOneLoss):
     r"""Cross-entropy over K + 1 scores: :math:`-(c + \alpha (1-c)) \log p_y - (1-c) \log p_{K+1}`, p their softmax.
 
     Mozannar & Sontag 2020, with the expert's correctness replaced by 1 - c. With alpha = 1 the risk is 2 - c times the
-    cross-entropy against w / (2 - c), so by Gibbs' inequality p = w / (2 - c) and nothing else: calibrated. Their
-    alpha below 1, meant to let the classifier give up where the expert is right, moves the threshold on max eta from
-    1 - c to (1 - c) / (c + alpha (1 - c)): such a loss declines too often and is refuted.
+    cross-entropy against w / (2 - c), so by Gibbs' inequality the unique minimiser is p = w / (2 - c): calibrated. An
+    alpha below 1, with which the classifier may ignore rows on which the expert is right, moves the threshold on max
+    eta from 1 - c to (1 - c) / (c + alpha (1 - c)): such a loss declines too often and is refuted.
 
     Parameters
     ----------
@@ -100,8 +100,8 @@ class MaoScores(PlusOneLoss):
 
     For mu < 2 the risk is least where :math:`p_k \propto w_k^{1/(2-\mu)}` (set the derivative of :math:`\sum_k w_k
     \ell_\mu(p_k)` on the simplex to a constant): an increasing function of w, so that the largest probability is the
-    best action. At mu = 2 the risk is linear in p, so that it is least with all probability on the best action:
-    calibrated too, but the scores run to infinity.
+    best action. At mu = 2 the risk is linear in p, so it is least with all probability on the best action: this is also
+    calibrated, but the scores of the minimiser are infinite.
 
     For mu < 1 the exponent :math:`-(1-\mu) \log p` goes on beyond 30 as its tangent, so that nothing overflows.
 
@@ -147,7 +147,7 @@ def _of_surprise(surprise: Tensor, mu: float) -> Tensor:
 @register()
 @dataclass(frozen=True)
 class AsymmetricSoftmax(PlusOneLoss):
-    r"""Asymmetric softmax: cross-entropy of the class scores, and a binary part of its own for declining.
+    r"""Asymmetric softmax: cross-entropy of the class scores, and a separate binary part for declining.
 
     Cao et al. 2023. With p the softmax of the K class scores and
     :math:`s = e^{g_{K+1}} / (\sum_{k \le K+1} e^{g_k} - \max_{k \le K} e^{g_k})` the loss is
@@ -229,10 +229,11 @@ class VermaNalisnick(PlusOneLoss):
 class DeepGamblers(PlusOneLoss):
     r"""Deep Gamblers: :math:`-\log(p_y + p_{K+1} / o)`, p the softmax of K + 1 scores (Liu et al. 2019).
 
-    A gambler bets p_k on class k and keeps p_{K+1}; o is the payoff, here 1 / (1 - c). Accept iff p_{K+1} < tau, with
-    tau chosen by validation, as there. By Kelly's argument the minimiser keeps everything iff max eta <= 1 - c; just
-    above, at max eta = 1 - c + t, it bets only t / c. So every tau < 1 declines up to max eta = 1 - c + c (1 - tau),
-    and tau = 1, which would be right, accepts everything, because a softmax never keeps all.
+    A gambler bets the share p_k of the capital on class k and keeps the share p_{K+1}; o is the payoff, here 1 / (1 -
+    c). Accept iff p_{K+1} < tau, with tau chosen by validation, as there. By Kelly's argument the minimiser keeps
+    everything iff max eta <= 1 - c; just above, at max eta = 1 - c + t, it bets only t / c. So every tau < 1 declines
+    up to max eta = 1 - c + c (1 - tau), and tau = 1, which would be right, accepts everything, because a softmax never
+    keeps all.
 
     Parameters
     ----------

@@ -31,10 +31,11 @@ def confusion_matrix(
     y_true, y_pred, reject_label
         As for :func:`~demur.metrics.zero_one_c_loss`.
     labels : array of shape (n_classes,), optional
-        The classes, in the order wanted. By default all classes in ``y_true`` and among the answers, sorted. As in
-        scikit-learn, examples of other classes, or answered with another class, are left out.
+        Classes, in the order of the rows and columns. By default all classes in ``y_true`` and among the answers,
+        sorted. As in scikit-learn, examples of other classes, or answered with another class, are left out.
     normalize : {None, "true", "pred", "all"}
-        Divide each row, each column (rejections included), or everything by its sum; an empty one stays zero.
+        Normalisation: divide each row, each column (rejections included), or all counts by their sum; empty rows and
+        columns stay zero.
     sample_weight : array of shape (n,), optional
         Weight of each example.
 
@@ -100,14 +101,15 @@ def precision_recall_f1(
     With TP_k the examples of class k answered with k, A_k all answers with k, and n_k all examples of class k,
     rejected ones included:
 
-    - precision = TP_k / A_k: of the answers given. A rejection does not count as an answer and cannot lower it.
-    - recall = TP_k / n_k: a rejected example of the class was not found, so rejecting lowers it. It is the
+    - precision = TP_k / A_k: the share of right answers among the answers k. A rejection is not an answer and cannot
+      lower it.
+    - recall = TP_k / n_k: a rejected example of the class counts as not found, so rejecting lowers it. It is the
       coverage of the class times the recall among its accepted examples.
     - F1 = 2 TP_k / (A_k + n_k), the harmonic mean of the two.
     - coverage = the accepted share of the n_k examples of the class.
 
-    Without rejections these are the usual scores. A ratio with nothing below the line is NaN: the precision of a
-    class never answered, recall and coverage of a class with no example.
+    Without rejections these are the usual scores. A ratio with a denominator of 0 is NaN: the precision of a class that
+    is never answered, and recall and coverage of a class without examples.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The cost curve: what one set of probabilities costs, covers and gets right at every rejection cost."""
+"""The cost curve: risk, coverage and accuracy of one set of probabilities at every rejection cost."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,8 +37,8 @@ class CostCurve:
 
     Examples
     --------
-    At c = 0.2 the first row is answered, rightly, and the second is not: (0 + 0.2) / 2. Above c = 0.4 both are,
-    and the second is wrong:
+    At c = 0.2 the first row is answered correctly and the second is rejected: (0 + 0.2) / 2. Above c = 0.4 both are
+    answered, the second one wrongly:
 
     >>> curve = CostCurve.from_proba([[0.9, 0.1], [0.6, 0.4]], [0, 1])
     >>> curve.risk_at([0.05, 0.2, 0.4, 0.45])
@@ -55,7 +55,7 @@ class CostCurve:
     def from_proba(
         cls, proba: ArrayLike, y: ArrayLike, *, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> "CostCurve":
-        """Make the curve of class probabilities.
+        """Make the curve from class probabilities.
 
         Parameters
         ----------
@@ -63,7 +63,7 @@ class CostCurve:
         y : array of shape (n,)
             True classes: column numbers, or entries of ``classes``.
         classes : array of shape (n_classes,), optional
-            The name of each column, where ``y`` holds names.
+            Name of each column, if ``y`` holds names.
         sample_weight : array of shape (n,), optional
             Weight of each row.
         """
@@ -74,7 +74,7 @@ class CostCurve:
     def from_confidence(
         cls, confidence: ArrayLike, wrong: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> "CostCurve":
-        """Make the curve of the probability that each answer is right, and of whether it was wrong.
+        """Make the curve from the probability that each answer is right, and from whether it was wrong.
 
         Parameters
         ----------
@@ -107,18 +107,19 @@ class CostCurve:
         return as_given(self._at(cost, 0.0, "coverage")[0], cost)
 
     def accuracy_at(self, cost: ArrayLike) -> Any:
-        """Return the share of right answers among those given at each cost; NaN where none is given."""
+        """Return the share of right answers among those given at each cost; NaN if none is given."""
         return as_given(1 - self._at(cost, np.nan, "risk")[0], cost)
 
     def mean_risk(self, low: float = 0.0, high: float = 0.5) -> float:
         """Return the exact mean of the 0-1-c risk over costs spread evenly between ``low`` and ``high``.
 
-        A row with breakpoint b pays c up to b and then, if it is wrong, 1. Over all of [0, 1] the mean is therefore
-        that of b^2 / 2 + (1 - b) [wrong].
+        A row with breakpoint b costs c up to b and then 1 if it is wrong. Over [0, 1], the mean is therefore the mean
+        of b^2 / 2 + (1 - b) [wrong].
 
         Examples
         --------
-        One right row with breakpoint 0.1: it pays c up to there and nothing after, 0.1^2 / 2 over a length of 0.5.
+        One correctly answered row with breakpoint 0.1: it costs c up to 0.1 and nothing above, 0.1^2 / 2 over a length
+        of 0.5.
 
         >>> round(CostCurve.from_proba([[0.9, 0.1]], [0]).mean_risk(), 6)
         0.01
@@ -137,7 +138,7 @@ class CostCurve:
         return float(self.curve.risk[-1])
 
     def _at(self, cost: ArrayLike, without_answers: float, *names: str) -> list[Floats]:
-        """Return these figures of the risk-coverage curve where Chow's rule at each cost stands on it."""
+        """Return these figures of the risk-coverage curve at the threshold of Chow's rule for each cost."""
         place = self.curve.n_points_above(1 - check_cost(cost))
         return [np.append(without_answers, getattr(self.curve, name))[place] for name in names]
 

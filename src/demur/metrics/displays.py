@@ -57,9 +57,9 @@ class CurveDisplay(ABC):
         estimator : classifier
             Classifier with ``decide`` (as those of demur) or ``predict_proba``; a cost curve needs probabilities.
         X, y, sample_weight
-            Rows the classifier has not seen, their classes, and how much each counts.
+            Rows that the classifier has not seen, their classes, and their weights.
         name : str, optional
-            The class of the estimator by default.
+            Name in the legend; by default the class name of the estimator.
         ax, **line
             As for :meth:`plot`.
         """
@@ -171,14 +171,14 @@ class CostCurveDisplay(CurveDisplay):
     curve_type = CostCurve
 
     def plot(self, ax: "Axes | None" = None, *, max_cost: float = 0.5, **line: Any) -> Self:
-        """Draw the risk, labelled with its mean over the costs drawn, beside those of answering all and of none.
+        """Draw the risk, labelled with its mean, and the risks of answering and of declining every row.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
             A new figure by default.
         max_cost : float, default 0.5
-            Costs from 0 up to this one are drawn.
+            Largest cost to draw.
         **line
             Passed on to matplotlib's ``plot``.
         """
@@ -195,7 +195,7 @@ class CostCurveDisplay(CurveDisplay):
 
 
 class RejectConfusionMatrixDisplay:
-    """Draw true classes against answers, with rejections in a last column behind a line.
+    """Draw true classes against answers, with rejections in a last, separated column.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ class RejectConfusionMatrixDisplay:
     Attributes
     ----------
     ax_, figure_, text_
-        Objects that :meth:`plot` has drawn; ``text_`` is the array of the texts in the cells.
+        Objects that :meth:`plot` has drawn; ``text_`` is the array of the cell texts.
 
     Examples
     --------
@@ -233,10 +233,10 @@ class RejectConfusionMatrixDisplay:
         Parameters
         ----------
         estimator : classifier
-            It declines where it predicts its ``reject_label_`` (or that of the last step of a pipeline); a classifier
-            without that attribute never does.
+            Fitted classifier. It declines where it predicts its ``reject_label_`` (or that of the last step of a
+            pipeline); a classifier without that attribute never declines.
         X, y
-            Rows the classifier has not seen, and their classes.
+            Rows that the classifier has not seen, and their classes.
         **options
             Passed on to :meth:`from_predictions`.
         """
@@ -303,9 +303,9 @@ def labelled(name: str | None, figure: str) -> str:
 
 
 def _confidence_and_errors_of(estimator: Estimator, X: Features, y: ArrayLike) -> tuple[FloatArray, Mask]:
-    """Return the confidence of an estimator in each row, and whether the class it names is wrong.
+    """Return the confidence of an estimator in each row, and whether its first choice is wrong.
 
-    Both come from ``decide`` if the estimator has it, since it has a confidence and a class for rejected rows too; else
+    Both come from ``decide`` if the estimator has it, because this also gives them for rejected rows, and otherwise
     from ``predict_proba``.
     """
     if hasattr(estimator, "decide"):

@@ -1,8 +1,8 @@
-"""Confidence intervals of the figures, from counts and ranks.
+"""Confidence intervals of the metrics, from counts and ranks.
 
 A bootstrap can only resample the rows it has: 20 right answers of 20 give 20 of 20 in every sample, whatever the true
 rate. The intervals here extend the exact interval of a proportion (Clopper and Pearson 1934) to means and areas.
-``tests/metrics/test_intervals.py`` checks that each covers, the extremes included. For figures of your own there is
+``tests/metrics/test_intervals.py`` checks the coverage of each, also at the extremes. For other metrics, use
 :func:`scipy.stats.bootstrap`.
 """
 
@@ -25,7 +25,7 @@ class Interval:
     Parameters
     ----------
     estimate, low, high : float, or arrays of one shape
-        NaN where there is nothing to estimate from, such as the accuracy of no answers.
+        NaN if there are no data, such as for the accuracy without answers.
     confidence_level : float
     """
 
@@ -40,14 +40,14 @@ class Interval:
 
 
 def proportion_interval(count: ArrayLike, n: ArrayLike, confidence_level: float = 0.95) -> Interval:
-    """Return the Clopper-Pearson interval of a share: exact for every share and every n, on the safe side.
+    """Return the Clopper-Pearson interval of a share, which covers the true share with at least the given confidence.
 
     Parameters
     ----------
     count : int, or array of int
-        Number of the rows that have the property, such as being answered.
+        Number of rows with a property, such as being answered.
     n : int, or array that broadcasts against it
-        Out of how many. With none, all numbers are NaN.
+        Number of all rows. If it is 0, all results are NaN.
     confidence_level : float, default 0.95
         Confidence level, in (0, 1).
 
@@ -71,7 +71,7 @@ def risk_interval(
 ) -> Interval:
     """Return an interval of the 0-1-c risk, the mean of 1 for a wrong answer, c for a rejection and 0 for a right one.
 
-    All arguments broadcast: a whole grid of costs takes one call.
+    All arguments broadcast, so one call can compute a grid of costs.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def risk_interval(
 
     Examples
     --------
-    All 20 rows rejected cost exactly 0.2 each, yet some of the next ones may be answered:
+    20 rejected rows cost exactly 0.2 each, but some of the next rows may be answered:
 
     >>> print(risk_interval(n_wrong=0, n_rejected=20, n_rows=20, cost=0.2))
     0.2 [0.1663, 0.3347]
@@ -110,10 +110,10 @@ def mean_interval(values: ArrayLike, counts: ArrayLike, confidence_level: float 
     Parameters
     ----------
     values : array
-        Everything that can happen, such as the entries of a cost matrix.
+        All possible values, such as the entries of a cost matrix.
     counts : array of int, of the same shape
-        Count of each value, such as a confusion matrix. Values with a count of zero matter: a mistake that costs 10
-        and was not seen in 20 rows may be the next.
+        Count of each value, such as a confusion matrix. Values with a count of zero matter: a mistake that costs 10 and
+        did not occur in 20 rows may occur in the next one.
     confidence_level : float, default 0.95
 
     Notes
@@ -209,10 +209,10 @@ def area_intervals(confidence: ArrayLike, wrong: ArrayLike, confidence_level: fl
 
 
 _RANKED = 0.25
-"""The coverage up to which the risk is taken to be at most that at this coverage, where scores rank errors."""
+"""For scores that rank errors: up to this coverage, the risk is assumed to be at most that at this coverage."""
 
 _NOISE = 1e-12
-"""Relative differences below this come from the order of additions, not from the model."""
+"""Relative differences below this are rounding errors, not differences between rows."""
 
 
 def starts_of_ties(descending: Floats) -> Mask:

@@ -1,7 +1,7 @@
 """Reading predictions: which examples were rejected, and which answers are right.
 
 Labels are numbers or strings, in lists, arrays or data frames, with a marker for "rejected" among them. Ambiguous input
-is an error: a marker that is also a class, a marker that NumPy has turned into text, strings compared with numbers.
+is an error: a marker that is also a class, a marker that NumPy has converted to text, or strings compared with numbers.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from demur.array_types import AnyArray, Label, Mask
 from demur.errors import InputError, InputTypeError
 
 NEVER: Any = object()
-"""A marker equal to no label, for classifiers that never reject."""
+"""A marker that equals no label, for classifiers that never reject."""
 
 
 def rejected(y_pred: ArrayLike, reject_label: Label) -> Mask:
@@ -46,8 +46,7 @@ def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Lab
         raise InputError("y_true contains missing values (None or NaN); remove those rows first.")
     if _equal(true, reject_label).any():
         raise InputError(
-            f"reject_label {reject_label!r} is also a class in y_true; choose a marker that is not a class, "
-            "such as reject_label=None."
+            f"reject_label {reject_label!r} is also a class in y_true; choose another marker, such as None."
         )
     reject = _rejected(pred, reject_label, classes=set(true.tolist()))
     kinds = _kinds(true)
@@ -64,7 +63,7 @@ def correct_and_rejected(y_true: ArrayLike, y_pred: ArrayLike, reject_label: Lab
 
 
 def as_labels(name: str, labels: Any) -> AnyArray:
-    """Return a one-dimensional array of Python's own numbers and strings, in which no label has changed its type."""
+    """Return a one-dimensional array of Python numbers and strings, so that no label changes its type."""
     values = np.array(labels, dtype=object)
     if isinstance(labels, np.ma.MaskedArray):
         values[np.ma.getmaskarray(labels)] = None
@@ -108,7 +107,7 @@ def is_missing(label: Any) -> bool:
 
 
 def _kinds(labels: AnyArray) -> set[str]:
-    """Return what the labels are, "numbers" or "strings" or the name of another type."""
+    """Return the types of the labels: "numbers", "strings" or the name of another type."""
     types = {type(label) for label in labels}
     return {
         "strings" if issubclass(one, str) else "numbers" if issubclass(one, int | float | np.number | np.bool_) else

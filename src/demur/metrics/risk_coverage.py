@@ -1,4 +1,4 @@
-"""The risk-coverage curve: how wrong the answers are when only the most confident share is given."""
+"""The risk-coverage curve: the risk of the answers if only the most confident rows are answered."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,10 +32,10 @@ class RiskCoverage:
 
         .. math:: \mathrm{AURC} = \frac1n \sum_{k=1}^n \hat r_k, \qquad \hat r_k = \frac1k \sum_{i \le k} \ell_i,
 
-        the usual empirical area (Geifman et al. 2019). Within a tied group the order is arbitrary; the area is the
-        mean over all orders, in closed form: a group of m rows with losses summing to :math:`\ell`, after a rows
-        with losses summing to L, adds :math:`(L - a \ell / m)(H_{a+m} - H_a) + \ell` to the sum, where H are the
-        harmonic numbers. So the area depends on the confidences only, never on the order of the rows.
+        the usual empirical area (Geifman et al. 2019). Within a tied group the order is arbitrary; the area is the mean
+        over all orders, in closed form: a group of m rows with losses summing to :math:`\ell`, after a rows with losses
+        summing to L, adds :math:`(L - a \ell / m)(H_{a+m} - H_a) + \ell` to the sum, where H are the harmonic numbers.
+        The area therefore does not depend on the order of the rows.
     eaurc : float
         Excess AURC: minus the AURC of the best possible order, smallest loss first. Zero at best.
     augrc : float
@@ -45,8 +45,8 @@ class RiskCoverage:
 
     Notes
     -----
-    A weight of 2 counts as two equal rows, for every number here. Weights that sum to less than the number of rows
-    cannot be counts; for ``aurc`` they are scaled to a mean of one (all else does not depend on their scale).
+    A weight of 2 counts as two equal rows in every result. Weights that sum to less than the number of rows cannot be
+    counts; for ``aurc`` they are scaled to a mean of one (the other results do not depend on their scale).
 
     References
     ----------
@@ -55,7 +55,7 @@ class RiskCoverage:
 
     Examples
     --------
-    Four rows, the third most confident one is wrong. The running risks are 0, 0, 1/3, 1/4:
+    Four rows, of which the third most confident one is answered wrongly. The running risks are 0, 0, 1/3, 1/4:
 
     >>> curve = RiskCoverage.from_confidence([0.9, 0.8, 0.7, 0.6], loss=[0, 0, 1, 0])
     >>> curve.coverage, curve.risk.round(3)
@@ -78,14 +78,15 @@ class RiskCoverage:
     def from_confidence(
         cls, confidence: ArrayLike, loss: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> "RiskCoverage":
-        """Make the curve of a confidence.
+        """Make the curve from confidences and losses.
 
         Parameters
         ----------
         confidence : array of shape (n,)
-            Higher means keep, on any scale: a probability, a margin, minus an entropy.
+            Confidence on any scale, such as a probability, a margin or a negative entropy; rows with a higher
+            confidence are answered first.
         loss : array of shape (n,)
-            Loss of answering each row: 1 where wrong and 0 where right, or any finite number.
+            Loss of answering each row: 1 if the answer is wrong and 0 if it is right, or any finite number.
         sample_weight : array of shape (n,), optional
             Weight of each row.
         """
@@ -125,7 +126,8 @@ class RiskCoverage:
     def coverage_at(self, risk: ArrayLike) -> Any:
         """Return the largest coverage whose selective risk is at most ``risk``; 0 where no point is that good.
 
-        The risk is not monotone in the coverage, so this looks at all points, not only up to the first above.
+        The risk is not monotone in the coverage, so all points are considered, not only those before the first one
+        above ``risk``.
 
         Parameters
         ----------
@@ -139,7 +141,7 @@ class RiskCoverage:
         return as_given(np.append(0.0, self.coverage)[found], risk)
 
     def risk_at(self, coverage: ArrayLike) -> Any:
-        """Return the risk when at least the share ``coverage`` must be answered.
+        """Return the risk if at least the share ``coverage`` of the rows is answered.
 
         That is the risk at the first point with at least this coverage; tied rows are accepted together.
 
@@ -164,20 +166,20 @@ class RiskCoverage:
 
 
 class TiedGroups(NamedTuple):
-    """Distinct confidences from high to low, with what has been accepted down to each of them.
+    """Distinct confidences from high to low, with the weight and loss of the rows accepted down to each of them.
 
     Confidences that differ by rounding noise only, such as 0.85 and 0.85 + 1e-16, are one: see :func:`starts_of_ties`.
 
     Parameters
     ----------
     confidence : array of shape (n_groups,)
-        The distinct values, descending; of a tied group the highest, so that a threshold there rejects all of it.
+        The distinct values, descending; the highest of a tied group, so that a threshold there rejects the whole group.
     weight : array of shape (n_groups,)
         The weight of all rows with at least this confidence.
     loss : array of shape (n_groups,)
         Their weighted loss.
     n_rows : int
-        How many rows there are, without those of zero weight.
+        Number of rows with a positive weight.
 
     Examples
     --------
@@ -226,5 +228,5 @@ class TiedGroups(NamedTuple):
 
 
 def as_given(values: AnyArray, like: ArrayLike) -> Any:
-    """Return a number where a number was asked about, and an array otherwise."""
+    """Return a number for a number, and an array otherwise."""
     return float(values) if np.ndim(like) == 0 else values

@@ -26,7 +26,7 @@ def zero_one_c_loss(y_true: ArrayLike, y_pred: ArrayLike, *, cost: ArrayLike, re
     cost : float, or array of shape (n,)
         The price c of one rejection, possibly different for each example.
     reject_label : number, str, NaN or None, default -1
-        The marker of a rejection. It must not be a class. NaN and None both stand for a missing value.
+        Marker of a rejection, which must not be a class. NaN and None both stand for a missing value.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def zero_one_c_risk(
     reject_label: Label = -1,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Return the mean 0-1-c loss: what a prediction costs on average. Lower is better.
+    """Return the mean 0-1-c loss, the average cost of a prediction. Lower is better.
 
     Parameters
     ----------
@@ -131,9 +131,9 @@ def accepted_accuracy(
 def zero_one_c_scorer(cost: float, reject_label: Label = None) -> Callable[..., float]:
     """Make a scorer for ``cross_val_score``, ``GridSearchCV`` and the like: minus the 0-1-c risk.
 
-    What counts as a rejection is taken from the estimator (or the last step of a pipeline, or the best estimator
-    of a search): its attribute ``reject_label_``. An estimator without one rejects where it predicts the
-    ``reject_label`` given here, and never if none is given, so that plain classifiers can compete.
+    The marker of a rejection is the attribute ``reject_label_`` of the estimator (or of the last step of a pipeline, or
+    of the best estimator of a search). An estimator without this attribute rejects where it predicts the
+    ``reject_label`` given here; if none is given, it never rejects, so plain classifiers can be compared.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _minus_risk(
 
 
 def marker_of(estimator: Estimator, default: Any) -> Any:
-    """Return what an estimator predicts where it declines: its own marker, or else the default, or else nothing."""
+    """Return the marker of an estimator's rejections: its own, or the default, or one that equals no label."""
     if hasattr(estimator, "reject_label_"):
         return estimator.reject_label_
     if hasattr(estimator, "best_estimator_"):

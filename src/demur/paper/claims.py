@@ -78,7 +78,7 @@ def list_of(places: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known about the synthetic data: the Bayes-optimal rule by cost, and the population minimisers.
+    """Exact results on the synthetic data: the Bayes-optimal rule by cost, and the population minimisers.
 
     The errors of the minimisers are by method and cost; see :mod:`demur.paper.population`.
     """

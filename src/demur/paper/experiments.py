@@ -53,7 +53,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How networks are trained, selected and scored; the same for every method.
+    """The training, selection and scoring of networks; the same for every method.
 
     In each trial, a random fifth of the training data is held out for validation and the networks of the grid are
     trained on the rest. At each cost the network (and threshold) of least 0-1-c risk on the validation rows is chosen,
@@ -156,7 +156,7 @@ class SyntheticProtocol(Protocol):
 
 @dataclass(frozen=True)
 class Experiment:
-    """What to run: every method on every problem, by one protocol.
+    """An experiment: every method on every problem, with one protocol.
 
     Parameters
     ----------

@@ -189,7 +189,7 @@ class Outcome:
 def write_outputs(
     out: Path, experiments: Sequence[Experiment], published: Published, place: DataPlace | None = None
 ) -> Outcome:
-    """Write tables, figures and the page for the records in a folder, and return what they were made from.
+    """Write tables, figures and the page for the records in a folder, and return the data for them.
 
     Parameters
     ----------

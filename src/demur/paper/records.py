@@ -253,7 +253,7 @@ def _processor() -> str:
 
 
 class Provenance(NamedTuple):
-    """How some records were made.
+    """Origin of some records.
 
     Parameters
     ----------

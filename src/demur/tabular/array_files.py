@@ -21,14 +21,14 @@ _MAPPED = 1 << 27
 
 @dataclass(frozen=True, eq=False)
 class StoredRows:
-    """Rows of a matrix that are read when they are asked for, as numbers; infinite ones are NaN.
+    """Rows of a matrix that are read on demand, as numbers; infinite ones become NaN.
 
     Parameters
     ----------
     source : array or str
         A matrix, or the path of a .npy file with one.
     rows, columns : array of int, optional
-        Those that are used, in this order; all by default.
+        Rows and columns to use, in this order; all by default.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class StoredRows:
         return numbers
 
     def chunks(self, of: Ints | None = None) -> Iterator[tuple[int, Floats]]:
-        """Return all rows or some ``of`` them in small chunks, each with the number of rows before it."""
+        """Return all rows, or the rows ``of``, in small chunks, each with the number of rows before it."""
         rows = np.arange(len(self)) if of is None else of
         step = max(1, _AT_ONCE // max(1, self[:1].shape[1]))
         return ((start, self[rows[start : start + step]]) for start in range(0, len(rows), step))
@@ -121,7 +121,7 @@ def array_table(
     for key, array in opened.items():
         if len(array) != n_rows or array.ndim > 2:
             shapes = ", ".join(f"{key} {array.shape}".strip() for key, array in opened.items())
-            raise TableError(f"{name} does not hold arrays with equal numbers of rows, but {shapes}: save such arrays")
+            raise TableError(f"{name} holds arrays that are not one table, {shapes}: save arrays of equal length")
         kind = pa.array(array[:1].reshape(-1)).type
         for number in range(_columns(array).shape[1]):
             column = (key or "0") if array.ndim == 1 else str(number) if n_matrices == 1 else f"{key}_{number}"

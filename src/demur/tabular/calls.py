@@ -57,8 +57,8 @@ class ServiceColumns:
 class CallsModel(TableModel):
     """A cascade of services whose answers, confidences and prices are columns of a table. Made by :func:`fit_calls`.
 
-    Its :meth:`answers` say for each row whom to ask next or what to answer; the cells of calls that were not made are
-    empty.
+    Its :meth:`answers` have for each row the service to ask next, or the answer; the cells of calls that were not made
+    are empty.
     """
 
     services: Mapping[str, ServiceColumns] = field(default_factory=dict)
@@ -95,11 +95,12 @@ class CallsModel(TableModel):
         first: int = 0,
         **_: Any,
     ) -> pa.Table:
-        """Return for each row whom to ask next, or what to answer.
+        """Return for each row the service to ask next, or the answer.
 
-        ``decision`` is "ask" or "answer", ``service`` whom to ask, ``answer`` the class, ``confidence`` the probability
-        of the likeliest class, ``spent`` the price of the calls that were used, and ``reason`` names answers that are
-        not classes. The parameters are those of :meth:`TableModel.answers`; a cascade has no other cost or prices.
+        ``decision`` is "ask" or "answer", ``service`` the service to ask, ``answer`` the class, ``confidence`` the
+        probability of the likeliest class, ``spent`` the price of the calls that were used, and ``reason`` names
+        answers that are not classes. The parameters are those of :meth:`TableModel.answers`; a cascade has no other
+        cost or prices.
         """
         if cost is not None:
             self.check_cost(cost)
@@ -229,7 +230,7 @@ def fit_calls(
 
 
 def _answered_by_all(said: Objects, where: str) -> Mask:
-    """Return which rows have an answer of every service."""
+    """Return which rows have an answer from every service."""
     whole = np.asarray(given_answers(said).all(axis=1))
     if not whole.any():
         raise TableError(f"no row of {where} has an answer of every service: ask all services about some rows")
@@ -237,7 +238,7 @@ def _answered_by_all(said: Objects, where: str) -> Mask:
 
 
 def _schema(file: TrainingFile, services: Mapping[str, ServiceColumns]) -> Schema:
-    """Return the columns of the services, after a check that they are there and used once."""
+    """Return the columns of the services, after a check that they exist and are used once."""
     header, target, columns = file.data.rows.column_names, file.data.target, []
     taken = {target: "it is the target"}
     for name, one in services.items():
@@ -293,7 +294,7 @@ class Payment:
     cost : Interval or None
         The mean price plus the cost of mistakes; None where a mistake has no cost.
     asked : float
-        The share of rows that the cascade asks this service or the human about.
+        The share of rows for which the cascade asks this service or the human.
     """
 
     name: str
@@ -305,14 +306,14 @@ class Payment:
 
 @dataclass(frozen=True)
 class CallsEvaluation:
-    """A cascade on rows that every service has answered, next to each service alone and to all of them.
+    """Evaluation of a cascade on rows that every service has answered, beside each service and all of them.
 
     Parameters
     ----------
     n_rows, n_left_out : int
         Rows that were evaluated, and rows that not every service has answered.
     payments : tuple of Payment
-        The cascade first.
+        Costs of the cascade, then of the alternatives.
     """
 
     n_rows: int
@@ -320,7 +321,7 @@ class CallsEvaluation:
     payments: tuple[Payment, ...]
 
     def sentences(self) -> list[str]:
-        """Return what the figures say."""
+        """Return the results in sentences."""
         first, *others = self.payments
         left = counted(self.n_left_out, "row is", "rows are")
         more = [f"{left} left out: not every service has answered."] if self.n_left_out else []

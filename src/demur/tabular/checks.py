@@ -128,9 +128,9 @@ def compared(result: "Evaluation") -> list[Comparison]:
 
 def verdict(result: "Evaluation") -> list[str]:
     """Return the comparisons, and whether the probabilities look calibrated, in sentences."""
-    sentences = [one.sentence for one in result.compared]
-    if result.reliability is not None and result.n_rows >= _FEWEST_ROWS and not _miscalibrated(result):
-        sure = percent(float(np.nanmean(result.answer_confidence)))
+    sentences, bins = [one.sentence for one in result.compared], result.reliability
+    if bins is not None and bins.n_rows.sum() >= _FEWEST_ROWS and not _miscalibrated(result):
+        sure = percent(bins.mean_confidence)
         sentences.append(f"Calibrated, as far as these rows show; the mean confidence is {sure}.")
     return sentences
 
@@ -153,7 +153,7 @@ def _few_rows(result: "Evaluation") -> str:
     return f"{rows} not show that the model costs less than {names}.{rows_needed(nearest, result.n_rows)}"
 
 
-def _classes_served_worse(result: "Evaluation") -> str:
+def _classes_with_few_correct_answers(result: "Evaluation") -> str:
     # The intervals of all classes hold together with 95 % confidence (Bonferroni).
     half, level = result.counts.n_right / result.n_rows / 2, 1 - 0.05 / len(result.by_class)
     found = [
@@ -166,7 +166,7 @@ def _classes_served_worse(result: "Evaluation") -> str:
     ]
     if len(found) > _MOST_NAMED:
         names = listed(one.name for one in found)
-        sentences = [f"{len(found):,} classes have fewer than half as many correct answers as all rows: {names}."]
+        sentences = [f"{len(found):,} classes have less than half the share of correct answers of all rows: {names}."]
     return "" if result.asking is not None else " ".join(sentences)
 
 
@@ -187,14 +187,14 @@ def _miscalibrated(result: "Evaluation") -> str:
     n_rows, sure, low = bins.n_rows[used], bins.confidence[used], bins.edges[:-1][used]
     right = np.round(bins.accuracy.estimate[used] * n_rows)
     # All rows together come first. The exact intervals of these and of each bin hold together with 95 % confidence.
-    sure = np.append(np.average(sure, weights=n_rows), sure)
+    sure = np.append(bins.mean_confidence, sure)
     n_rows, right, low = np.append(n_rows.sum(), n_rows), np.append(right.sum(), right), np.append(0.0, low)
     found = proportion_interval(right, n_rows, 1 - 0.05 / len(n_rows))
     gap = np.maximum(sure - found.high, found.low - sure)
     k = 0 if gap[0] > _LEAST_GAP else int(gap.argmax())
     if gap[k] <= _LEAST_GAP:
         return ""
-    where = f" with a confidence from {percent(low[k])}" if k else ""
+    where = f" with a confidence of {percent(low[k])} to {percent(low[k] + 0.1)}" if k else ""
     correct = f"{percent(found.estimate[k])} of the first choices are right"
     return f"{counted(int(n_rows[k]), 'row', 'rows')}{where}: mean confidence {percent(sure[k])}, but {correct}."
 
@@ -302,9 +302,9 @@ _CHECKS = (
     Check(
         "DM005",
         "warning",
-        "Classes served much worse",
-        "Look at their rows in the report; more rows of these classes, or a cost matrix, may help.",
-        _classes_served_worse,
+        "Classes with few correct answers",
+        "Look at their rows in the report; more training rows of these classes, or a cost matrix, may help.",
+        _classes_with_few_correct_answers,
     ),
     Check(
         "DM006",
@@ -324,21 +324,21 @@ _CHECKS = (
         "DM008",
         "warning",
         "Confidence differs from accuracy",
-        "Calibrate with rows like these, as demur fit does; --max-risk guarantees an error rate without probabilities.",
+        "Fit again with rows like these; --max-risk guarantees an error rate without relying on the probabilities.",
         _miscalibrated,
     ),
     Check(
         "DM009",
         "problem",
         "The guarantee is broken",
-        "Fit the guarantee again on rows like these, and keep rows that belong together on one side (--group-split).",
+        "Fit again with rows like these, and keep rows that belong together on one side of the split (--group-split).",
         lambda result: _guarantee(result, "broken"),
     ),
     Check(
         "DM010",
         "note",
         "The guarantee cannot be compared with these rows",
-        "Evaluate the model on independent rows, each from a group of its own.",
+        "Evaluate the model on independent rows, one from each group.",
         lambda result: _guarantee(result, "not comparable"),
     ),
     Check(

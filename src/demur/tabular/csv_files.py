@@ -22,7 +22,7 @@ from demur.columns.schema import kind_of_type, no_such_value
 _Piece: TypeAlias = pa.Table | pa.RecordBatch
 
 Numbers: TypeAlias = tuple[str, str, str, str]
-"""How a column writes numbers: what comes before, the thousands separator, the decimal sign, and the unit after."""
+"""Notation of the numbers in a column: prefix, thousands separator, decimal sign and unit."""
 
 _HEAD = 1 << 22  # the header must end within these bytes
 _BLOCK = 1 << 21  # Arrow reads 32 blocks ahead, so this bounds the memory; a row must fit into one block
@@ -32,7 +32,7 @@ SPELLINGS = (
     *("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "-nan", "null", "NULL", "Null", "None", "?", "-", "--"),
     *_SHEET_ERRORS,
 )
-"""Cells that are missing values in a column of another type than text."""
+"""Cells that are missing values, except in a column of text."""
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _BAD_VALUE = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to [^:]*: [^']*'(.*?)'(?:\. If.*)?$", re.S
@@ -80,13 +80,13 @@ class CsvContent:
             raise TableError(f"the decimal sign {shown(decimal)} is unknown: give , or .")
         text = stream_of(_utf8(blocks, name))
         head = text.read(_HEAD)
-        self._dialect = sniff(head.decode(errors="ignore"), name, delimiter)
-        self.name, self.delimiter = name, self._dialect.delimiter
-        if self._dialect.unnamed:
+        dialect = sniff(head.decode(errors="ignore"), name, delimiter)
+        self.name, self.delimiter = name, dialect.delimiter
+        if dialect.unnamed:
             self._remark(f"the first column has no name and is called {shown(INDEX)}; --keep {INDEX} uses it")
-        size, names = self._dialect.header_bytes, self._dialect.names
+        size, names = dialect.header_bytes, dialect.names
         # A row of empty fields at the end: a quotation mark that is never closed swallows it.
-        end = b"\n" + self._dialect.delimiter.join(['""'] * len(names)).encode() + b"\n"
+        end = b"\n" + self.delimiter.join(['""'] * len(names)).encode() + b"\n"
         self._block = max(_BLOCK, _ROW_ROOM * size)
         rows = stream_of(itertools.chain([head[size:]], iter(partial(text.read, self._block), b""), [end]))
         self._rows = _Blocks(_pieces(rows, self._block))
@@ -96,53 +96,52 @@ class CsvContent:
     def read(self, labels: Collection[str]) -> pa.Table:
         """Return all rows, with types that fit them; the columns of labels stay as they are written."""
         text = pa.Table.from_batches(self._batches(dict.fromkeys(self.columns, pa.string())))
-        table, given = _inferred(text, self.decimal), self.decimal
-        words: dict[str, list[str]] = {}
+        table, given, words, points = _typed(text, self.decimal, {}), self.decimal, {}, True
         if self.missing is None:
-            words = {name: found for name, cells in _texts(table).items() if (found := _words_for_missing(cells))}
-            self.missing = sorted({word for name in words.keys() - labels for word in words[name]})
-            table = _inferred(text, self.decimal, missing=self.missing) if self.missing else table
-        kinds = dict(zip(table.column_names, table.schema.types, strict=True))
-        pointed = {
-            name: text[name].filter(pc.match_substring(text[name], "."))
-            for name, kind in kinds.items()
-            if pa.types.is_floating(kind) and given is None
-        }
+            found = {name: _words_for_missing(cells) for name, cells in _texts(table).items() if name not in labels}
+            words = {name: some for name, some in found.items() if some}
+            self.missing = sorted({*itertools.chain(*words.values())})
+            table = _typed(text, self.decimal, words) if words else table
+        floats = [field.name for field in table.schema if pa.types.is_floating(field.type) and field.name not in labels]
+        pointed = {name: text[name].filter(pc.match_substring(text[name], ".")) for name in floats if given is None}
         doubtful = [name for name, cells in pointed.items() if _all_match(cells, _IN_GROUPS)]
         if given is None:
             points = any(len(cells) and name not in doubtful for name, cells in pointed.items())
-            self.decimal, remark = (".", "") if points else decimal_of(_texts(table, self.missing))
+            self.decimal, remark = (".", "") if points else decimal_of(_texts(table, words))
             if self.decimal == ",":
-                table = _inferred(text, ",", missing=self.missing)
+                table = _typed(text, ",", words)
             self._remark(remark)
-        for name in (name for name, kind in kinds.items() if kind_of_type(kind) == "number"):
-            enough, pattern = _CODES[pa.types.is_integer(kinds[name])]
+        for name, kind in zip(table.column_names, table.schema.types, strict=True):
+            if kind_of_type(kind) != "number":
+                continue
+            enough, pattern = _CODES[pa.types.is_integer(kind)]
             cells = text[name].filter(pc.is_valid(table[name]))
             found = pc.match_substring_regex(cells, pattern)
             if enough(found).as_py():
                 example = shown(cells.filter(found)[0].as_py().strip())
                 self._remark(f"column {shown(name)} holds codes such as {example}, so it is read as text")
-                table = _replaced(table, name, text[name])
+                table = replaced(table, name, text[name])
         if self.numbers is None:
             self.numbers = {}
-            for name, values in _texts(table, self.missing).items():
+            for name, values in _texts(table, words).items():
                 if name in labels:
                     continue
                 notation, remark = notation_of(values, name, self.decimal if self.decimal == "," else given, given)
                 self._remark(remark)
                 self.numbers |= {} if notation is None else {name: notation}
-            if self.decimal == "." and any(one[2] == "," for one in self.numbers.values()):
-                for name in doubtful:
-                    self._remark(_doubt(name, text[name][0].as_py()))
-                    table = _replaced(table, name, text[name])
+        commas = any(one[2] == "," for one in self.numbers.values())
+        for name in doubtful if self.decimal == "." else ():
+            cells = text[name].filter(pc.is_valid(table[name]))
+            some_plain = len(cells) > len(pointed[name]) and _all_match(cells, _OF_THREE_DIGITS)
+            if commas or (not points and (some_plain or self.delimiter == ";")):
+                self._remark(_doubt(name, pointed[name][0].as_py()))
+                table = replaced(table, name, text[name])
         for name in self.numbers.keys() & set(table.column_names):
-            table = _replaced(table, name, self._plain_numbers(name, text[name]))
-        for name, found in words.items():
-            if name in labels:
-                table = _replaced(table, name, text[name])
-            elif not pa.types.is_string(table[name].type):
+            table = replaced(table, name, self._plain_numbers(name, text[name]))
+        for name, some in words.items():
+            if not pa.types.is_string(table[name].type):
                 place = f"in column {shown(name)}, which holds numbers"
-                self._remark(f"{place}, these words are read as missing: {listed(found)}")
+                self._remark(f"{place}, these words are read as missing: {listed(some)}")
         errors = pa.array(_SHEET_ERRORS)
         n_errors = sum(pc.sum(pc.is_in(column, errors), min_count=0).as_py() for column in text.columns)
         if n_errors:
@@ -153,7 +152,7 @@ class CsvContent:
         """Return a table with the columns of dates in local notation read as dates."""
         self.dayfirst, names, remark = order_of_dates(_texts(table), self.dayfirst)
         for name in names:
-            table = _replaced(table, name, column_of_text(table[name], dayfirst=self.dayfirst))
+            table = replaced(table, name, column_of_text(table[name], dayfirst=self.dayfirst))
             if pa.types.is_string(table[name].type):
                 remark = f"column {shown(name)} holds dates that do not exist, so it is read as text"
         self._remark(remark)
@@ -183,13 +182,13 @@ class CsvContent:
             chunk = _tidy(batch.select(list(columns)))
             for name in converted:
                 if name in (self.numbers or ()) and pa.types.is_floating(columns[name]):
-                    chunk = _replaced(chunk, name, self._plain_numbers(name, batch[name], n_rows))
+                    chunk = replaced(chunk, name, self._plain_numbers(name, batch[name], n_rows))
                     continue
                 try:
                     values = column_of_text(batch[name], self.decimal, self.dayfirst, columns[name], self.missing)
                 except pa.ArrowException as error:
                     raise self._explained(error, columns, [name], n_rows, batch[name]) from error
-                chunk = _replaced(chunk, name, values)
+                chunk = replaced(chunk, name, values)
             n_rows += batch.num_rows
             yield chunk, batch.select(list(copied))
 
@@ -213,7 +212,7 @@ class CsvContent:
         types = {**types, names[-1]: types.get(names[-1], pa.string())}
         options = (
             pacsv.ReadOptions(use_threads=False, block_size=self._block, column_names=names),
-            pacsv.ParseOptions(delimiter=self._dialect.delimiter, newlines_in_values=True),
+            pacsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             _converting(types, self.decimal, self.missing, include_columns=list(types)),
         )
         try:
@@ -302,7 +301,7 @@ def _pieces(stream: io.BufferedReader, size: int) -> Iterator[bytes]:
 
 
 _WINDOWS = {0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(128, 256)}
-"""What Windows-1252 makes of bytes that were decoded as UTF-8 with "surrogateescape"; Latin-1 where it has nothing."""
+"""Windows-1252 characters of bytes that were decoded as UTF-8 with "surrogateescape"; Latin-1 for undefined bytes."""
 
 
 def _utf8(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
@@ -331,7 +330,7 @@ def _utf8(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 def _tidy(rows: _Piece) -> _Piece:
-    """Remove white space around text and the guard in front of formulas; empty text is missing."""
+    """Remove white space around text and the apostrophe in front of formulas; empty text is missing."""
     for position, field in enumerate(rows.schema):
         if pa.types.is_string(field.type):
             text = pc.utf8_trim_whitespace(rows.column(position))
@@ -340,21 +339,35 @@ def _tidy(rows: _Piece) -> _Piece:
     return rows
 
 
-def _replaced(rows: _Piece, name: str, values: Values) -> _Piece:
+def replaced(rows: _Piece, name: str, values: Values) -> _Piece:
+    """Return rows with other values in a column.
+
+    Examples
+    --------
+    >>> replaced(pa.table({"a": [1], "b": [2]}), "a", pa.array([3])).to_pydict()
+    {'a': [3], 'b': [2]}
+    """
     return rows.set_column(rows.schema.get_field_index(name), name, values)
 
 
 def _nulls(missing: Collection[str] | None) -> list[str]:
-    """Return the cells that are missing values, with a space around or not."""
+    """Return the cells that are missing values, with and without surrounding spaces."""
     words = (*SPELLINGS, *(missing or ()))
     return [f"{before}{word}{after}" for word in words for before in ("", " ") for after in ("", " ")]
 
 
-def _texts(table: pa.Table, missing: Collection[str] | None = None) -> dict[str, Values]:
-    """Return the columns of text without missing values, however they are spelled."""
-    nulls = pa.array(_nulls(missing))
-    texts = {field.name: table[field.name] for field in table.schema if pa.types.is_string(field.type)}
-    return {name: cells.filter(pc.invert(pc.is_in(cells, nulls))) for name, cells in texts.items()}
+def _texts(table: pa.Table, words: Mapping[str, Collection[str]] | None = None) -> dict[str, Values]:
+    """Return the columns of text without missing values, however they are spelled, and without the words of each."""
+    found = {}
+    for name in (field.name for field in table.schema if pa.types.is_string(field.type)):
+        nulls = pa.array(_nulls((words or {}).get(name)))
+        found[name] = table[name].filter(pc.invert(pc.is_in(table[name], nulls)))
+    return found
+
+
+def _typed(text: pa.Table, decimal: str | None, words: Mapping[str, Collection[str]]) -> pa.Table:
+    """Return a table of text with the types that Arrow finds; words for missing values count in their own columns."""
+    return pa.table({name: column_of_text(text[name], decimal, missing=words.get(name)) for name in text.column_names})
 
 
 def column_of_text(
@@ -371,45 +384,36 @@ def column_of_text(
     >>> column_of_text(pa.array(["1", None, "NA"])).to_pylist()
     [1, None, None]
     """
+    if not len(text):
+        return text
+    file = io.BytesIO()
     written = pa.table({"x": pc.fill_null(_iso_dates(text, dayfirst), "")})
-    column = _inferred(written, decimal, {} if wanted is None else {"x": wanted}, missing).column(0)
+    pacsv.write_csv(written, file, pacsv.WriteOptions(include_header=False, quoting_style="all_valid"))
+    column = pacsv.read_csv(
+        pa.BufferReader(file.getvalue()),
+        pacsv.ReadOptions(column_names=["x"], use_threads=False, block_size=max(_BLOCK, file.tell())),
+        pacsv.ParseOptions(newlines_in_values=True),
+        _converting({} if wanted is None else {"x": wanted}, decimal, missing),
+    ).column(0)
     if wanted is None and pa.types.is_string(column.type):
         return text
     return column if isinstance(text, pa.ChunkedArray) else column.combine_chunks()
 
 
-def _inferred(
-    text: pa.Table,
-    decimal: str | None,
-    types: Mapping[str, pa.DataType] | None = None,
-    missing: Collection[str] | None = None,
-) -> pa.Table:
-    """Return a table of text with the types that Arrow finds in a CSV file, or with the given ones."""
-    if not text.num_rows:
-        return text
-    file = io.BytesIO()
-    pacsv.write_csv(text, file, pacsv.WriteOptions(include_header=False, quoting_style="all_valid"))
-    return pacsv.read_csv(
-        pa.BufferReader(file.getvalue()),
-        pacsv.ReadOptions(column_names=text.column_names, use_threads=not types, block_size=max(_BLOCK, file.tell())),
-        pacsv.ParseOptions(newlines_in_values=True),
-        _converting(types, decimal, missing),
-    )
-
-
 def _converting(
-    types: Mapping[str, pa.DataType] | None, decimal: str | None, missing: Collection[str] | None, **more: Any
+    types: Mapping[str, pa.DataType], decimal: str | None, missing: Collection[str] | None, **more: Any
 ) -> pacsv.ConvertOptions:
     """Return how Arrow converts text: types, missing values, and the decimal sign."""
     return pacsv.ConvertOptions(column_types=types, null_values=_nulls(missing), decimal_point=decimal or ".", **more)
 
 
 _MOST_WORDS, _LEAST_NUMBERS, _NUMBER_SHARE = 3, 20, 0.8
-"""Of a column of numbers: the most words for a missing value, different numbers, and the share of cells with one."""
+"""Limits for words as missing values: maximum number of words, least number of different numbers, least share of
+numbers."""
 
 
 def _words_for_missing(cells: Values) -> list[str]:
-    """Return the few words without a digit in a column of text that otherwise holds numbers."""
+    """Return the words without a digit in a column of text that otherwise holds numbers, if they are few."""
     is_word = pc.invert(pc.match_substring_regex(cells, r"\d"))
     words = sorted(pc.unique(pc.utf8_trim_whitespace(cells.filter(is_word))).to_pylist())
     if not words or len(words) > _MOST_WORDS or pc.mean(pc.cast(is_word, pa.float64())).as_py() > 1 - _NUMBER_SHARE:
@@ -429,7 +433,7 @@ _BEYOND_12 = {True: r"^(1[3-9]|[23]\d)[./-]", False: r"^\d{1,2}[./-](1[3-9]|[23]
 
 
 def decimal_of(columns: Mapping[str, Values]) -> tuple[str, str]:
-    """Find the decimal sign of a file; return it with a remark for the user, or an empty one.
+    """Find the decimal sign of a file; return it with a remark for the user, which may be empty.
 
     Parameters
     ----------
@@ -452,6 +456,7 @@ def decimal_of(columns: Mapping[str, Values]) -> tuple[str, str]:
 
 
 _IN_GROUPS = r"^\s*[-+]?[1-9]\d{0,2}(\.\d{3})+\s*$"  # 1.234, which may be a thousand
+_OF_THREE_DIGITS = r"^\s*[-+]?\d{1,3}(\.\d{3})*\s*$"  # beside 999, it is more likely one
 _THOUSANDS = ("", ".", ",", " ", "\u00a0", "\u202f", "'")
 _UNIT = r"[%‰€$£¥]|°[CFK]?|\s[^\W\d][^\s\d]{0,7}|[^\W\d][^\s\d]{1,7}"  # a letter alone after a digit may be a code
 _CURRENCY = "[$€£¥]|EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN"
@@ -489,12 +494,12 @@ def notation_of(
     decimal : {".", ","}, optional
         The decimal sign of the file, if it is known.
     given : {".", ","}, optional
-        The same, if the user has given it: then 1.234 is not ambiguous.
+        The decimal sign that the user has given, if any: then 1.234 is not ambiguous.
 
     Returns
     -------
     tuple of Numbers or None, str
-        The notation, or None if these are no numbers or may be different ones; a remark, or an empty one.
+        The notation, or None if these are not numbers or are ambiguous; a remark for the user, which may be empty.
 
     Examples
     --------
@@ -529,7 +534,7 @@ def notation_of(
 
 
 def _doubt(name: str, value: str) -> str:
-    """Return the remark on a number that may be two."""
+    """Return the remark on an ambiguous number."""
     digits = re.sub(r"[^\d.,]", "", value)
     point, plain = re.sub("[.,]", ".", digits), re.sub("[.,]", "", digits)
     problem = f"{shown(value.strip())} in column {shown(name)} may be {point} or {plain}, so it is read as text"
@@ -537,7 +542,7 @@ def _doubt(name: str, value: str) -> str:
 
 
 def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) -> tuple[bool | None, list[str], str]:
-    """Find the columns with dates such as 31.12.2024, and whether the day comes first, which days beyond the 12th show.
+    """Find the columns with dates such as 31.12.2024, and whether the day comes first, from days beyond the 12th.
 
     Parameters
     ----------
@@ -549,7 +554,7 @@ def order_of_dates(columns: Mapping[str, Values], dayfirst: bool | None = None) 
     Returns
     -------
     tuple of bool or None, list of names, str
-        The order, or None if it is ambiguous; the columns; a remark for the user, or an empty one.
+        The order, or None if it is ambiguous; the columns; a remark for the user, which may be empty.
 
     Examples
     --------

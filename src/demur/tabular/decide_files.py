@@ -47,7 +47,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class DecideOptions:
-    """What to decide and which columns to write.
+    """Options of the decisions, and the columns to write.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def _to_be_read_twice(source: Source, stack: ExitStack) -> Source:
 
 
 def _in_order(function: Callable[[_Chunk], _Answer], chunks: Iterable[_Chunk]) -> Iterator[_Answer]:
-    """Apply a function to chunks on a second thread while others are read and written, keeping their order."""
+    """Apply a function to chunks on a second thread while other chunks are read and written, in order."""
     waiting: deque[Future[_Answer]] = deque()
     with ThreadPoolExecutor(max_workers=_IN_FLIGHT - 1) as pool:
         for chunk in chunks:

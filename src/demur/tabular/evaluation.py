@@ -80,7 +80,7 @@ class Case:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """How good the decisions on labelled rows are; made by :meth:`of` or :func:`evaluate_table`.
+    """Evaluation of decisions on labelled rows; made by :meth:`of` or :func:`evaluate_table`.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Evaluation:
     decision : Decision
         The decisions, as NumPy arrays.
     cost : float or None
-        The cost of one rejection; None where there is no single one.
+        Cost of one rejection; None if there is no single cost.
     cost_adjustable : bool
         Whether Chow's rule decides, so that another cost needs no refit.
     top : array of shape (n, 3), or None
@@ -99,14 +99,15 @@ class Evaluation:
     explanation : str, or None
         Description of the rule in a sentence.
     rows : pyarrow.Table, or None
-        The original columns, to show single rows to people; :meth:`of` takes all that ``pyarrow.table`` does.
+        The original columns, to show single rows in a report; :meth:`of` accepts everything that ``pyarrow.table``
+        does.
     row_numbers : sequence of length n, or None
         The name of each row; 1, 2, 3, ... by default.
     why_cost_fixed : str, or None
         Why another cost needs a refit.
     rule : Rule, or None
-        The fitted rule that decided: the costs of a :class:`~demur.CostMatrix` are those of the rows, and a guarantee
-        is compared with them.
+        The fitted rule that decided: a :class:`~demur.CostMatrix` determines the costs of the rows, and a guarantee is
+        compared with the rows.
     n_unlabelled : int
         Rows that were left out because they have no label.
     group : str, or None
@@ -114,7 +115,7 @@ class Evaluation:
     group_of_row : sequence of str, length n
         The group of each row, or None.
     asking : ExpertEvaluation, or None
-        Evaluation of the experts, if the model can ask any; a rejected row is then one that an expert is asked about.
+        Evaluation of the experts, if the model can ask any; for rejected rows an expert is then asked.
     outside : array of bool, or None
         Which rows are labelled out of scope: any answer to them is wrong. :meth:`of` takes the label, ``out_of_scope``.
     single : tuple of str and Decision, or None
@@ -124,8 +125,8 @@ class Evaluation:
     false_alarms : tuple of float, or None
         The parameters of the beta distribution of the rate at which ordinary rows are declined as novel.
     importances : dict of str to Interval
-        Increase of the cost per row if a column has the value of another row, drawn at random. The most
-        important column comes first. Empty where it was not asked for.
+        Increase of the cost per row if the values of a column are permuted at random. The most important column comes
+        first. Empty unless requested.
     ignored : collection of str
         Codes of the checks to leave out.
 
@@ -186,14 +187,14 @@ class Evaluation:
         Parameters
         ----------
         y : array of shape (n,)
-            True labels. One that is not among ``classes`` counts as an error where its row is answered.
+            True labels. A row whose label is not among ``classes`` counts as an error if it is answered.
         decision : Decision
             Decision for each row; ``label`` holds positions among the classes.
         classes : array of shape (n_classes,)
         cost : float, optional
-            The cost of one rejection; one wrong answer costs 1. Leave it out where the rule has no single cost.
+            Cost of one rejection; a wrong answer costs 1. Leave it out if the rule has no single cost.
         proba : array of shape (n, n_classes), optional
-            Missing for models without probabilities.
+            Class probabilities; None for models without probabilities.
         **more
             Further fields of the class, such as ``rows`` and ``cost_adjustable``.
         """
@@ -212,7 +213,7 @@ class Evaluation:
         return cls(tuple(map(str, names)), true, found, price, **more)
 
     def at(self, cost: float) -> "Evaluation":
-        """Return the evaluation of the same model at another cost, where the cost is adjustable."""
+        """Return the evaluation of the same model at another cost, if the cost is adjustable."""
         if not self.cost_adjustable:
             raise InputError(f"these decisions do not follow the cost: fit or decide again for cost {cost:g}.")
         price, old = float(check_cost(cost)), self.decision
@@ -255,15 +256,15 @@ class Evaluation:
 
     @cached_property
     def wrong(self) -> Mask:
-        """Mask of the rows whose answer is wrong, or would be if they were answered."""
+        """Mask of the rows whose first choice is wrong, answered or not."""
         return np.asarray(self.decision.label != self.true)
 
     def paid(self, cost: float) -> Floats:
-        """Return what each row costs: 0 where the answer is right, 1 where it is wrong, ``cost`` where declined."""
+        """Return the cost of each row: 0 for a right answer, 1 for a wrong one, ``cost`` if it is declined."""
         return np.where(self.decision.reject, cost, self.wrong.astype(np.float64))
 
     def costs_of(self, decision: Decision[AnyArray], rows: Any = slice(None)) -> Any:
-        """Return what each of these rows costs by a decision, None where the rule has no cost.
+        """Return the cost of each of these rows under a decision; None if the rule has no cost.
 
         A row whose label has no price in a cost matrix costs NaN.
         """
@@ -282,7 +283,7 @@ class Evaluation:
 
     @cached_property
     def findings(self) -> list[dict[str, str]]:
-        """What the checks have found, problems first: code, severity, title, found and advice."""
+        """Findings of the checks, problems first: code, severity, title, found and advice."""
         return findings(self)
 
     @property
@@ -303,7 +304,7 @@ class Evaluation:
 
     @property
     def risk(self) -> float:
-        """The 0-1-c risk: what a row costs on average; NaN where a rejection has no single price."""
+        """The 0-1-c risk, the mean cost of a row; NaN if a rejection has no single price."""
         return math.nan if self.cost is None else self.counts.risk(self.cost)
 
     @property
@@ -323,7 +324,7 @@ class Evaluation:
 
     @property
     def cost_matrix(self) -> Floats | None:
-        """The costs by true class and answer, rejection last, that the decisions were made by."""
+        """The cost matrix of the decisions: true class by answer, rejection last."""
         return np.asarray(self.rule.costs, dtype=np.float64) if isinstance(self.rule, CostMatrix) else None
 
     @cached_property
@@ -405,14 +406,14 @@ class Evaluation:
         return check_guarantee(self.rule, self.counts)
 
     def nearest_border(self, n: int = 20) -> list[Case]:
-        """Return the rejected rows that came nearest to being answered, the nearest first; novel rows never do."""
+        """Return the rejected rows closest to being answered, the closest first, without novel rows."""
         near = self.decision.reject
         if self.decision.novel is not None:
             near = near & ~self.decision.novel
         return self._cases(near, self.decision.acceptance, n)
 
     def worst_mistakes(self, n: int = 20) -> list[Case]:
-        """Return the rows answered wrongly with the most confidence, the most confident first."""
+        """Return the wrongly answered rows, the most confident first."""
         return self._cases(~self.decision.reject & self.wrong, self.answer_confidence, n)
 
     def most_unusual(self) -> list[Case]:
@@ -453,13 +454,13 @@ class Evaluation:
         return f"{start}, {words}; each 100 rows cost {paid}."
 
     def meaning(self) -> list[str]:
-        """Explain the unit of the headline, and how the rule decides where it is not by a cost."""
+        """Explain the unit of the headline, and how a rule without a cost decides."""
         if self.cost is not None:
             return [f"A wrong answer costs 1 and a declined row {cost_words(self.cost)}."]
         return [] if self.explanation is None else [self.explanation]
 
     def remarks(self) -> list[str]:
-        """Return sentences on a guarantee that holds, and on special rows, beside what the checks have found."""
+        """Return sentences on a guarantee that holds and on special rows, in addition to the findings."""
         check, sentences = self.guarantee_check, []
         if check is not None and check.verdict in ("kept", "within chance"):
             sentences.append(check.sentence)
@@ -520,10 +521,10 @@ class Evaluation:
 
 
 def cost_difference(first: Evaluation, second: Evaluation, cost: float | None = None) -> Interval:
-    """Return by how much the first model costs more per row than the second, with a paired 95 % interval.
+    """Return the cost per row of the first model minus that of the second, with a paired 95 % interval.
 
-    Each row counts by the difference of what the two decisions on it cost: 0 where right, the cost of declining, or 1
-    where wrong.
+    The difference is that of the two decisions on each row, which cost 0 if right, 1 if wrong, or the cost of
+    declining.
 
     Parameters
     ----------
@@ -570,13 +571,13 @@ def evaluate_table(
     table : pyarrow.Table
         With the model's columns and its target.
     cost : float, optional
-        Another than the model's, where it can be adjusted.
+        Cost to use instead of the model's, if that is adjustable.
     group : str, optional
         A column such as the site; its groups are also evaluated separately.
     prices : mapping of names to float, optional
         Prices of asking experts that replace the model's.
     importances : bool, default False
-        Whether to measure how much the decisions need each column, which takes as long as deciding 50,000 rows.
+        Whether to compute the importance of each column, which takes as long as deciding 50,000 rows.
     ignored : str, optional
         Codes of checks to leave out, such as ``"DM003,DM007"``.
     where : str
@@ -645,7 +646,7 @@ _SECONDS = 20.0
 
 
 def _importances(model: TableModel, result: Evaluation, rows: pa.Table, cost: float | None) -> dict[str, Interval]:
-    """Return the permutation importance of each column: what a row costs more with the value of another row."""
+    """Return the permutation importance of each column: the increase of the cost per row."""
     own, names, started, found = result.costs_of(result.decision), model.schema.names, time.monotonic(), {}
     if own is None or result.asking is not None:
         return {}

@@ -16,11 +16,11 @@ from demur.rules import Rule
 from demur.tabular.expert_columns import given_answers
 
 UNDEFINED = "\N{EN DASH}"
-"""Stands for a figure that is not defined, such as the accuracy of no answers."""
+"""Text for a figure that is not defined, such as the accuracy without answers."""
 
 
 def percent(share: float) -> str:
-    """Write a share in per cent, half up; only all is 100.0 % and only none is 0.0 %.
+    """Write a share in per cent; 100.0 % and 0.0 % are written only for exactly 1 and 0.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def percent(share: float) -> str:
 
 
 def per_hundred(risk: float) -> str:
-    """Write what a hundred rows cost, to one decimal.
+    """Write the cost of a hundred rows, to one decimal.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def cost_words(cost: float) -> str:
 
 
 def matrix_words(cost: float) -> str:
-    """Write what a hundred rows cost by a cost matrix, which may be in any unit.
+    """Write the cost of a hundred rows by a cost matrix, which may have any unit.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def four_digits(value: float) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """How a figure of an evaluation is written, on the command line and in the report.
+    """Title, meaning and format of a figure, on the command line and in the report.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ FIGURES = {
 
 
 _MOST_VALUES = 64
-"""Different amounts that an interval of a mean distinguishes."""
+"""Number of different amounts that an interval of a mean distinguishes."""
 
 
 def mean_of(values: ArrayLike, possible: ArrayLike, confidence_level: float = 0.95) -> Interval:
@@ -170,7 +170,7 @@ def mean_of(values: ArrayLike, possible: ArrayLike, confidence_level: float = 0.
 
 
 def rows_needed(difference: Interval, n_rows: int) -> str:
-    """Say about how many rows would show a difference that ``n_rows`` do not show; nothing if none would.
+    """Say about how many rows would show a difference that ``n_rows`` do not show; empty if no number would.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def rows_needed(difference: Interval, n_rows: int) -> str:
 
 
 def json_ready(value: Any) -> Any:
-    """Return figures as plain numbers, strings, lists and dicts, with None for what is undefined.
+    """Return figures as plain numbers, strings, lists and dicts, with None for undefined ones.
 
     Examples
     --------
@@ -353,7 +353,7 @@ class ReliabilityBins:
         Parameters
         ----------
         confidence : array of shape (n,)
-            The probability given to the answer, in [0, 1].
+            Probability of the answer, in [0, 1].
         right : array of bool, shape (n,)
         n_bins : int, default 10
         """
@@ -364,6 +364,11 @@ class ReliabilityBins:
         sums = np.bincount(bins, weights=values, minlength=n_bins)
         means: Floats = np.divide(sums, n_rows, out=np.full(n_bins, np.nan), where=n_rows > 0)
         return cls(edges, n_rows, means, proportion_interval(np.bincount(bins[correct], minlength=n_bins), n_rows))
+
+    @property
+    def mean_confidence(self) -> float:
+        """The mean confidence of all rows."""
+        return float(np.nansum(self.confidence * self.n_rows) / self.n_rows.sum())
 
     @property
     def ece(self) -> float:
@@ -401,15 +406,14 @@ def figures_by_group(
 ) -> list[GroupFigures]:
     """Return the figures of each group, by name; rows without one are a group as well.
 
-    The intervals of each figure hold for all groups together with 95 % confidence (Bonferroni): the widest of many is
-    not a discovery.
+    The intervals of each figure hold for all groups together with 95 % confidence (Bonferroni).
 
     Parameters
     ----------
     groups : sequence of str, length n
         The group of each row, or None.
     reject, wrong : array of bool, shape (n,)
-        Whether the row was declined, and whether its answer is wrong or would be.
+        Whether the row was declined, and whether its first choice is wrong.
     cost : float, optional
         The cost of declining a row.
 
@@ -437,7 +441,7 @@ def figures_by_group(
 
 
 _SURPRISING = 0.01
-"""A guarantee is called broken where chance explains what is seen less often than this. A model is evaluated more than
+"""A guarantee is called broken if the probability of the result by chance is below this. A model is evaluated more than
 once, on held-out rows and on later tables: at 5 %, a valid guarantee would soon be called broken."""
 
 
@@ -471,7 +475,7 @@ class GuaranteeCheck:
 
 
 def check_guarantee(rule: Rule | None, counts: AnswerCounts) -> GuaranteeCheck | None:
-    """Compare what a fitted rule guarantees with what labelled rows show; None for a rule without a guarantee.
+    """Compare the guarantee of a fitted rule with labelled rows; None for a rule without a guarantee.
 
     Examples
     --------
@@ -524,8 +528,8 @@ def _check_risk(rule: RiskControl, counts: AnswerCounts) -> GuaranteeCheck:
 def _check_coverage(rule: Coverage, counts: AnswerCounts) -> GuaranteeCheck:
     """Compare the coverage with its target.
 
-    How many new rows are answered depends on both samples. Above the confidence of the calibration row that comes next
-    after the k of m accepted ones lies a Beta(k + 1, m - k) share of new rows, so that the number of answers is
+    The number of answered new rows depends on both samples. If k of m calibration rows were accepted, the share of new
+    rows above the confidence of the next one has a Beta(k + 1, m - k) distribution, so the number of answers is
     beta-binomial.
     """
     target, seen, n_rows, verdict, chance = float(rule.target), counts.coverage, counts.n_rows, "kept", None
@@ -557,7 +561,7 @@ class ExpertFigures:
     limit : int, float or None
         The largest number or share of rows that the expert gets.
     n_asked, n_answered : int
-        The rows that are sent to the expert, and those with an answer of the expert, asked or not.
+        Number of rows that are sent to the expert, and of those with an answer of the expert, asked or not.
     load : Interval
         The share of rows that are sent to the expert.
     right_when_asked : Interval
@@ -578,7 +582,7 @@ class ExpertFigures:
 
 @dataclass(frozen=True, eq=False)
 class ExpertEvaluation:
-    """Model and experts together on labelled rows.
+    """Evaluation of the model and its experts on labelled rows.
 
     Parameters
     ----------
@@ -625,7 +629,7 @@ class ExpertEvaluation:
 
     @cached_property
     def right(self) -> Floats:
-        """Whether the final answer is right; where the asked expert's is missing, how likely it is to be."""
+        """Whether the final answer is right; the probability of it if the answer of the expert to ask is missing."""
         expected, seen = (values[np.arange(self.n_rows), self.ask] for values in (self.expected, self.expert_right))
         return np.where(self.ask < 0, self.model_right, np.where(np.isnan(seen), expected, seen))
 
@@ -646,12 +650,12 @@ class ExpertEvaluation:
 
     @property
     def costs(self) -> Floats:
-        """What each row costs: the price and the mistake, or the expected one where an answer is missing."""
+        """The cost of each row: the price, and the mistake or, if the answer is missing, the expected one."""
         return np.asarray(np.append(self.prices, 0.0)[self.ask] + (1 - self.right))
 
     @property
     def alternatives(self) -> dict[str, Floats]:
-        """What each row costs if nobody is asked, or always one expert: one with a limit cannot always be asked."""
+        """The cost of each row if nobody is asked, or always one expert without a limit."""
         always = {
             f"always asking {one.name}": np.asarray(one.price + 1 - self.expert_right[:, number])
             for number, one in enumerate(self.experts)

@@ -36,7 +36,7 @@ class ExpertColumns:
     prices : dict of str to float
         Price of one question; a wrong answer costs 1.
     limits : dict of str to int or float
-        The most rows of a table that an expert gets: a number of them, or a share below 1.
+        Maximum number of rows of a table for an expert, or a share below 1.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class ExpertColumns:
         where : str
             The name of the table in messages.
         uses : mapping, optional
-            Columns that have another use, each with the reason.
+            Columns with another use, each with the reason.
         """
         try:
             wanted = {name: (own,) if isinstance(own, str) else tuple(own) for name, (own, _) in experts.items()}
@@ -111,22 +111,20 @@ class ExpertColumns:
     def answers(
         self, table: pa.Table | pa.RecordBatch, known: Collection[str], *, where: str = "the table", first: int = 0
     ) -> dict[str, Objects]:
-        """Return what each expert said, as text of shape (n_rows, n_people), None where there is no answer.
+        """Return the answers of each expert, as text of shape (n_rows, n_people), None for no answer.
 
         Parameters
         ----------
         table : pyarrow.Table or RecordBatch
-            A column that is not there holds no answers.
+            Table with the experts' columns; a missing column counts as empty.
         known : names
             The classes, as text.
         where : str
             Name of the table in messages.
         first : int
-            How many rows came before the first, for messages.
+            Number of rows before the first one, for messages.
         """
         there, allowed = set(table.schema.names), set(known)
-        for name in allowed & set(self.columns):
-            raise TableError(f"the expert {shown(name)} is named like a class: give the expert another name")
         found = {}
         for name, columns in self.columns.items():
             found[name] = np.full((table.num_rows, len(columns)), None, dtype=object)
@@ -136,7 +134,7 @@ class ExpertColumns:
                     raise TableError(
                         f"{where}: column {shown(column)}, row {first + row + 1:,}, holds {shown(said[row])}, which is "
                         f"not one of the classes {listed(sorted(allowed))}{did_you_mean(said[row], allowed)}: leave "
-                        "the cell empty where there is no answer"
+                        "the cell empty if there is no answer"
                     )
                 found[name][:, place] = said
         return found
@@ -154,16 +152,15 @@ def given_answers(people: Objects) -> Mask:
 
 
 def read_answers(column: Values, known: Collection[str]) -> Objects:
-    """Return answers as class names: as they are written, without spaces around, or as a CSV file is read.
+    """Return answers as class names: unchanged, without surrounding spaces, or converted as in a CSV file.
 
-    An answer that is not a class is returned without spaces around, and a gap as None.
+    An answer that is not a class is returned without surrounding spaces, and a gap as None.
 
     Examples
     --------
     >>> read_answers(pa.array(["yes", " no ", "perhaps", "n/a"]), ["yes", "no"]).tolist()
     ['yes', 'no', 'perhaps', None]
     """
-    column = pa.chunked_array([column]) if isinstance(column, pa.Array) else column
     texts = class_texts(column)
     as_read = class_texts(column_of_text(column)) if pa.types.is_string(column.type) else texts
     found: Objects = np.full(len(texts), None, dtype=object)

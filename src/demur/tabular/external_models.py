@@ -1,4 +1,4 @@
-"""Models made elsewhere: fitted classifiers of scikit-learn's interface, and files with their probabilities."""
+"""External models: fitted classifiers with scikit-learn's interface, and files with the outputs of models."""
 
 import re
 from collections import Counter
@@ -16,6 +16,7 @@ from demur.columns.frames import TableError, as_table, check_columns, listed, sh
 from demur.columns.schema import Column, Schema, kind_of_type
 from demur.errors import InputError, InputTypeError, UserError
 from demur.estimators.torch_classifier import TrainedNetwork
+from demur.named_classes import label_of
 from demur.rules import Rule
 from demur.tabular.array_files import StoredRows
 from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
@@ -23,7 +24,7 @@ from demur.tabular.table_files import LabelledTable, Source, check_classes, clas
 from demur.tabular.table_model import Reads, TableModel, free_label, model_input
 
 _MOST_ANSWERS = 1000
-"""The largest number of different answers that a model stores, to recognise new ones."""
+"""Largest number of different answers that a model stores, to recognise new ones."""
 
 
 def wrap_estimator(
@@ -45,10 +46,16 @@ def wrap_estimator(
     used, data, rows, inner = replace(used, target=name), None, None, _inner(estimator)
     if isinstance(inner, TrainedNetwork):
         inner.predict_proba(np.empty((0, len(used.columns))))  # tells it how many columns there are
+    where = "the table to calibrate on"
     if calibrate is not None:
-        data = LabelledTable.of(calibrate, name, "the table to calibrate on")
-        rows = model_input(used, data.rows, reads, data.name)
-    classifier = _with_reject_option(estimator, cost, rule, rows, None if data is None else data.labels)
+        data = LabelledTable.of(calibrate, name, where)
+        rows = model_input(used, data.rows, reads, where)
+    try:
+        classifier = _with_reject_option(estimator, cost, rule, rows, None if data is None else data.labels)
+    except UserError:
+        raise
+    except Exception as error:  # estimators raise what they like about values that they cannot take
+        raise refusal(error, estimator, where) from error
     steps = ", ".join(_name(step) for _, step in getattr(inner, "steps", ()))
     facts = {
         "model": _name(inner),
@@ -132,7 +139,7 @@ def _inner(estimator: Estimator) -> Estimator:
 def _with_reject_option(
     estimator: Estimator, cost: float | None, rule: Rule | None, rows: Any, labels: NDArray[np.str_] | None
 ) -> Any:
-    """Return a fitted classifier as one that may decline; one that may already stays as it is."""
+    """Return a fitted classifier with a reject option; one that has it already is unchanged."""
     from sklearn.frozen import FrozenEstimator
 
     from demur.estimators import RejectOption
@@ -146,12 +153,12 @@ def _with_reject_option(
             )
         return estimator
     has_scores = hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")
-    if not has_scores or not hasattr(estimator, "classes_"):
+    if not (has_scores and hasattr(estimator, "classes_") and hasattr(estimator, "__sklearn_tags__")):
         raise InputTypeError(
             f"this {_name(estimator)} is not a fitted classifier with predict_proba or decision_function: fit it "
-            "first, or give another."
+            "first, or give another. A class of your own is derived from scikit-learn's BaseEstimator."
         )
-    classes = np.asarray(estimator.classes_)
+    classes = np.unique(estimator.classes_)
     option = RejectOption(
         FrozenEstimator(estimator),
         cost=0.2 if cost is None else cost,
@@ -173,7 +180,7 @@ def _with_reject_option(
 
 
 def _as_classes(labels: NDArray[np.str_], classes: AnyArray) -> AnyArray:
-    """Return labels that were read as text in the estimator's own type."""
+    """Return labels that were read as text with the type of the estimator's classes."""
     texts = class_texts(pa.array(classes.tolist()))
     position = {text: number for number, text in enumerate(texts)}
     unknown = sorted(set(labels.tolist()) - set(position))
@@ -197,7 +204,7 @@ def _name(estimator: Estimator) -> str:
 def fit_proba(
     path: Source, target: str, *, kind: str | None = None, all_classes: bool = False, **options: Any
 ) -> FittedFile:
-    r"""Fit calibration and a rule on a file with a number for each class, and the true label, of each row.
+    r"""Fit a calibration and a rule on a file with one number per class, and the true label, for each row.
 
     The model reads files with the same columns; it can predict, be evaluated, served, exported and monitored.
 
@@ -211,7 +218,7 @@ def fit_proba(
     target : str
         The column with the labels; of ``labels``, if they are in another file.
     kind : {"probabilities", "percentages", "log-probabilities", "logits", "votes"}, optional
-        Kind of the numbers; detected by default. Probabilities whose kind is given are divided by their sum.
+        Kind of the numbers; detected by default. If the kind "probabilities" is given, rows are divided by their sum.
     all_classes : bool, default False
         Whether every other column of numbers of a table is a class, also without a labelled row. Those of a matrix
         always are.
@@ -272,7 +279,7 @@ def _places(data: LabelledTable, width: int) -> dict[str, str]:
 def fit_answers(
     path: Source, target: str, *, answer: str | Sequence[str], confidence: str | None = None, **options: Any
 ) -> FittedFile:
-    r"""Fit how often another model's answer is right, given its confidence, and a rule, on a file.
+    r"""Fit the probability that another model's answer is right, given its confidence, and a rule, on a file.
 
     The model reads files with the same columns; it can predict, be evaluated, served and monitored. Where the rows show
     that another class is likelier than the answer, it is the first choice: see :class:`~demur.AnswerClassifier`.
@@ -343,10 +350,7 @@ def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collecti
 
 def _notes_on_answers(data: LabelledTable, said: Counter[str], confidence: str | None) -> list[str]:
     """Return notes for the user: answers and labels that do not match, and empty cells."""
-    from demur.estimators.answer_classifier import class_number
-
-    numbers, notes = {label: number for number, label in enumerate(data.classes)}, []
-    strange = [text for text in said if class_number(text, numbers) == len(numbers)]
+    notes, strange = [], [text for text in said if label_of(text, data.classes) is None]
     if strange:
         times = sum(said[text] for text in strange)
         notes.append(
@@ -388,7 +392,7 @@ def _probabilities(
 
 
 def renumbered(problem: str, first: int) -> str:
-    """Return a sentence that begins with the number of a row in a chunk, with its number in the file.
+    """Replace the row number at the start of a sentence about a chunk by the row number in the file.
 
     Examples
     --------
@@ -403,7 +407,7 @@ def class_columns(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the column of each class, found by its name, and the reason for each other column to be set aside.
 
-    A column of numbers whose name is no label is a class without rows if all columns have the same text before or
+    A column of numbers whose name is not a label is a class without rows if all columns have the same text before or
     after the label, or if ``keep`` names it.
 
     Parameters
@@ -426,7 +430,7 @@ def class_columns(
     aside: dict[str, str] = {}
     for name in names:
         named = re.fullmatch("(.+)".join(map(re.escape, affixes)), name, re.DOTALL)
-        text = "" if named is None else _canonical(named[1], labels)
+        text = "" if named is None else label_of(named[1], labels) or named[1]
         if named is None or not (text in labels or any(affixes) or name in keep):
             aside[name] = "it is not named like a class"
         elif kind_of_type(table.schema.field(name).type) != "number":
@@ -442,7 +446,7 @@ def class_columns(
 
 def _affixes(names: Sequence[str], labels: Sequence[str], target: str) -> tuple[str, str]:
     """Return the text before and after the label in the names of the classes' columns, as short as possible."""
-    missing = sorted(set(labels) - {_canonical(name, labels) for name in names})
+    missing = sorted(set(labels) - {label_of(name, labels) for name in names})
     if not missing:
         return "", ""
     longest = max(labels, key=len)
@@ -455,8 +459,3 @@ def _affixes(names: Sequence[str], labels: Sequence[str], target: str) -> tuple[
             f"like the class, or with the same text before or after it; the columns are {listed(names)}"
         )
     return min(found, key=lambda one: len(one[0]) + len(one[1]))
-
-
-def _canonical(name: str, labels: Sequence[str]) -> str:
-    """Return the label that a column's name stands for: pandas writes the classes 0 and true as 0.0 and True."""
-    return next((text for text in (name, name.lower(), name.removesuffix(".0")) if text in labels), name)

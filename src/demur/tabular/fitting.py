@@ -54,26 +54,26 @@ gets this share of the time budget, because it tries more candidates than the se
 
 @dataclass(frozen=True)
 class FitOptions:
-    """The specification of a fit, which all fitting functions read.
+    """The specification of a fit, which all fitting functions use.
 
     Parameters
     ----------
     model : str, default="auto"
-        One of :func:`model_names`.
+        Name of a model, one of :func:`model_names`.
     cost : float, default=0.2
-        The cost of declining a row; a mistake costs 1. Rules other than Chow's do not use it.
+        Cost of declining a row; a mistake costs 1. Only Chow's rule uses it.
     rule : Rule, or function of the class names that returns one, optional
-        As for :class:`~demur.RejectOption`; Chow's rule at ``cost`` by default.
+        Decision rule, as for :class:`~demur.RejectOption`; by default Chow's rule at ``cost``.
     guarantee_share : "auto" or float
-        The share of the rows that a fitted rule gets, as for :class:`~demur.RejectOption`.
+        Share of the rows that is set aside for a fitted rule, as for :class:`~demur.RejectOption`.
     novelty : "auto", float or None
         Out-of-distribution rows to decline, as for :class:`~demur.RejectOption`.
     experts : mapping, optional
-        Experts to ask instead of declining: from names to the column with the expert's answers, or several for several
-        people behind one expert, and the price of a question, as in ``{"nurse": ("nurse_says", 0.05)}``. Empty cells
-        are rows that the expert has not seen. These columns are not features, and ``cost`` and ``rule`` are not used.
+        Experts to ask instead of declining: for each name the column with the expert's answers (or several columns, one
+        per person) and the price of a question, as in ``{"nurse": ("nurse_says", 0.05)}``. Empty cells are rows that
+        the expert has not seen. These columns are not features, and ``cost`` and ``rule`` are not used.
     capacity : mapping, optional
-        The most rows of one table that an expert gets: a number of rows, or a share below 1.
+        Maximum number of rows of one table for each expert, or a share below 1.
     test : path, optional
         Table to evaluate the model on, instead of held-out rows.
     holdout : float, default=0.2
@@ -90,16 +90,16 @@ class FitOptions:
         Columns to use even if they are constant or look like identifiers, columns to leave out, and columns of text
         beside those that are recognised.
     out_of_scope : str, optional
-        Rows of the target with this label belong to no class, as for :class:`~demur.RejectOption`.
+        Label in the target of rows that belong to no class, as for :class:`~demur.RejectOption`.
     out_of_scope_share : float, optional
-        The expected share of such rows.
+        Expected share of such rows.
     delimiter, decimal, dayfirst : optional
         Notation of a CSV file, as for :func:`open_table`. The last two are kept in the model.
     units : bool, default=True
         Whether text such as 1.234,50, 20 % and 169.5 cm is read as numbers, and words such as "unknown" among numbers
         as missing values. The notation is kept in the model.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None}
-        For :func:`fit_proba`: as for :class:`~demur.RejectOption`.
+        Calibration of :func:`fit_proba`, as for :class:`~demur.RejectOption`.
     labels : path, optional
         File with the labels of the rows, and possibly groups and times, if the data have none.
     preset : {"default", "fast", "best"}
@@ -107,8 +107,9 @@ class FitOptions:
     time_budget : float or None
         Seconds for the training; None for no limit.
     refit : bool, default=True
-        Whether :func:`fit_file` fits the model again on all rows once rows are held out to evaluate it. It does not
-        where a rule such as a guarantee is fitted, which belongs to its classifier, or where the rows are many.
+        Whether :func:`fit_file` fits the model again on all rows after the evaluation on held-out rows. It does not if
+        a rule such as a guarantee is fitted, because this rule belongs to the evaluated classifier, or if there are
+        many rows.
     seed : int, default=0
         Random seed of the hold-out and of the training.
     verbose : int
@@ -195,7 +196,7 @@ class FittedFile:
     seconds : float
         Duration of the training.
     notes : tuple of str
-        Notes for the user about the file: how it was read, equal rows, columns that may be leaks.
+        Notes for the user: assumptions in reading the file, equal rows, columns that may be leaks.
     judged : TableModel or None
         The model that is evaluated, if ``model`` was fitted again on all rows afterwards.
     """
@@ -227,7 +228,7 @@ class TrainingFile:
     data : LabelledTable
     spec : FitOptions
     notation : dict
-        How the file writes decimals and dates, for the schema.
+        Notation of decimals and dates in the file, for the schema.
     matrix : StoredRows, optional
         Features that are not in ``data``: the columns 0, 1, 2, ... of the same rows of a NumPy file.
     """
@@ -243,7 +244,8 @@ class TrainingFile:
     ) -> "TrainingFile":
         """Read a file, after its header was checked against the options.
 
-        ``outputs`` are left in a NumPy file; ``answers`` are names and patterns of columns with classes.
+        With ``outputs``, the features stay in the NumPy file; ``answers`` are names and patterns of columns with
+        classes.
         """
         notation: ByName = {"decimal": spec.decimal, "dayfirst": spec.dayfirst}
         notation |= {} if spec.units else {"numbers": {}, "missing": ()}
@@ -279,9 +281,9 @@ class TrainingFile:
         schema : Schema
             To read the test table with; a model that is trained learns its own from the training rows.
         given : StoredOutputs or AnswerClassifier, optional
-            Reads what another model said, in the columns of this schema, instead of a model that is trained.
+            Reader of another model's outputs in the columns of this schema, used instead of training a model.
         compared : table, optional
-            Rows that are equal in it may be copies, which stay on one side.
+            Table in which equal rows are looked for; rows that may be copies stay on one side.
         """
         data, spec, known = self.data, self.spec, None if given is None else schema
         classes = list(getattr(given, "classes_", data.classes))
@@ -293,7 +295,7 @@ class TrainingFile:
         return FittedFile(self._of_file(model), held_out, self.where, time.perf_counter() - started), train
 
     def _of_file(self, model: "TableModel") -> "TableModel":
-        """Return a model with the notation of the file, and the columns of it that are not features."""
+        """Return a model with the notation of the file, and its columns that are not features."""
         model.facts["rows_without_label"] = self.data.n_unlabelled
         aside = {**model.schema.set_aside, **self.spec.roles}
         return replace(model, schema=replace(model.schema, set_aside=aside, notation=self.notation))
@@ -324,7 +326,7 @@ class TrainingFile:
 
     @property
     def groups(self) -> AnyArray | None:
-        """The groups of rows that stay together; a row without a group is one of its own."""
+        """The groups of rows that stay together; a row without a group is a separate group."""
         if self.spec.group_split is None:
             return None
         texts = class_texts(self.data.rows[self.spec.group_split])
@@ -333,7 +335,7 @@ class TrainingFile:
     def split(self, schema: Schema, classes: list[str], compared: Features = None) -> tuple[Ints, pa.Table | None]:
         """Return the rows to train on, and the table to evaluate on."""
         spec, data, groups = self.spec, self.data, self.groups
-        if compared is None:  # what another model said of two rows may be equal: they are no copies
+        if compared is None:  # equal outputs of another model do not make rows copies
             compared = np.arange(float(len(data.labels))).reshape(-1, 1)
         if spec.test is not None:
             table = read_labelled(spec.test, schema, classes, delimiter=spec.delimiter, strict=False)
@@ -377,8 +379,8 @@ class TrainingFile:
 def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
     r"""Fit a classifier with a reject option, or with experts to ask, on a file.
 
-    The rows for evaluation are held out first: nothing is learned from them, not even the categories of a column, by
-    the model that is evaluated. The model that is returned is then fitted on all rows, unless ``refit`` is False.
+    The rows for evaluation are held out first: the evaluated model learns nothing from them, not even the categories of
+    a column. The model that is returned is then fitted on all rows, unless ``refit`` is False.
 
     Parameters
     ----------
@@ -422,8 +424,8 @@ def fit_file(path: Source, target: str, **options: Any) -> FittedFile:
 def fit_table(table: pa.Table, target: str, *, groups: ArrayLike | None = None, **options: Any) -> "TableModel":
     """Fit a classifier with a reject option, or with experts to ask, on a table.
 
-    A rule that is fitted, such as :class:`~demur.RiskControl`, gets rows of its own, which nothing else is learned
-    from, the columns and their categories included.
+    Separate rows are set aside for a rule that is fitted, such as :class:`~demur.RiskControl`; nothing else is learned
+    from them, not even the categories of a column.
 
     Parameters
     ----------
@@ -553,7 +555,7 @@ def _rows_for_rule(
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """Encoded rows, with texts as they are in ``values``, split into those to train on and those for the rule."""
+    """Encoded rows (with texts in ``values``), split into rows to train on and rows for the rule."""
 
     spec: FitOptions
     schema: Schema
@@ -614,7 +616,7 @@ class _Training:
         return Novelty(rate).fit(self.codes[train], self.schema.categorical, blocks.of_row)
 
     def _fit_rule(self, classifier: Any, features: Floats, novel: Mask | None) -> None:
-        """Fit the rule on the rows set aside; ``novel`` rows are declined whatever the rule says."""
+        """Fit the rule on the rows set aside; ``novel`` rows are declined regardless of the rule."""
         rule, aside, copies = self.rule, self.parts.aside, self.parts.copies
         by_group = isinstance(rule, RiskControl) and rule.groups is not None
         classifier.set_params(rule=rule.of_rows(aside) if isinstance(rule, RiskControl) else rule).fit_rule(
@@ -624,14 +626,14 @@ class _Training:
             _taken(novel, aside),
             np.zeros(len(aside), dtype=bool) if copies is None else copies,
         )
-        if by_group:  # a saved model does not tell which row was in which group
+        if by_group:  # a saved model does not store the group of each row
             classifier.rule.groups = classifier.fitted_rule_.groups = None
 
     def _frozen(self, given: Any) -> tuple[Any, str | None]:
-        """Return given outputs as a classifier that is not fitted again, and the calibration that is left to do.
+        """Return given outputs as a classifier that is not fitted again, and the remaining calibration.
 
-        Answers are fitted, which calibrates them. Logits get their temperature here: as probabilities, large ones would
-        be 0 and 1. Curves come on top of it.
+        Answers are calibrated by their fit. The temperature of logits is fitted here, because large logits would become
+        probabilities of 0 and 1; calibration curves are applied after it.
         """
         from sklearn.frozen import FrozenEstimator
 
@@ -783,7 +785,7 @@ def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: In
 
 _MOST_ROWS = 5_000
 _FEWEST_OTHERS = 30
-"""Rows outside of the largest class from which a column that predicts all of them does so not by chance."""
+"""Number of rows outside the largest class from which a column that predicts all of them is a likely leak."""
 _LEAVES = 50
 _TOLERATED = 0.02
 """Wrong rows, as a share of those outside of the largest class, up to which a column counts as a leak."""
@@ -792,8 +794,8 @@ _TOLERATED = 0.02
 def likely_leaks(codes: Floats, labels: NDArray[np.str_], schema: Schema) -> list[str]:
     """Return a sentence for each column that alone predicts the class of nearly every row.
 
-    A small tree is fitted on each column by itself, and predicts as many other rows. A table with one
-    column only has nothing to compare it with.
+    A small tree is fitted on each column separately, and tested on other rows. Tables with only one column are not
+    checked.
 
     Parameters
     ----------
@@ -832,7 +834,7 @@ def likely_leaks(codes: Floats, labels: NDArray[np.str_], schema: Schema) -> lis
 
 
 def read_cost_matrix(path: Source, classes: Sequence[str]) -> CostMatrix:
-    r"""Read costs from a table: a row for each true class, a column for each answer and one called ``reject``.
+    r"""Read a cost matrix from a table: a row for each true class, a column for each answer, and a column ``reject``.
 
     Parameters
     ----------

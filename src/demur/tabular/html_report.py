@@ -45,14 +45,14 @@ _STEPS = 200
 
 _TILES = {
     "system_risk": ("Cost per 100 rows", per_hundred),
-    "system_accuracy": ("Correct in the end", percent),
+    "system_accuracy": ("Correct final answers", percent),
     "mean_cost": ("Cost of 100 rows by the cost matrix", matrix_words),
     "risk": ("Cost per 100 rows", per_hundred),
     "coverage": ("Rows answered by the model", percent),
     "accepted_accuracy": ("Correct among its answers", percent),
     "risk_if_all_answered": ("Wrong if it answered all rows", percent),
 }
-"""The large figures at the top of the page: how each is called and written."""
+"""The large figures at the top of the page: the title and format of each."""
 
 
 def write_report(
@@ -95,7 +95,7 @@ def report_html(
     *,
     made: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the report of an evaluation as one HTML page that loads nothing from anywhere.
+    """Return the report of an evaluation as one self-contained HTML page.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def _tile(name: str, found: Interval) -> tuple[str, str, str]:
 
 
 def _states(evaluation: Evaluation, grid: Floats) -> list[dict[str, Any]]:
-    """Return what the page says at each cost: headline, large figures, and the markers of both charts in values."""
+    """Return the content of the page at each cost: headline, large figures, and the marker positions of both charts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CostWarning)  # nothing is decided here
         return [
@@ -174,7 +174,7 @@ def _states(evaluation: Evaluation, grid: Floats) -> list[dict[str, Any]]:
 
 
 def shown_confusion(evaluation: Evaluation, limit: int = 20) -> ByName:
-    """Return a confusion matrix small enough to read: at most ``limit`` classes, those most often mistaken.
+    """Return a confusion matrix small enough to read: at most ``limit`` classes, those with the most errors.
 
     Returns
     -------
@@ -240,7 +240,7 @@ class Axis:
     start, end : float
         Where 0 and ``high`` lie.
     factor : float
-        What a value is multiplied by where it is written: 100 for per cent.
+        Factor for the written values: 100 for percent.
     unit : str
         Written after each number.
 
@@ -281,7 +281,7 @@ class Chart:
     name : str
         Identifies the drawing in the page.
     description : str
-        What it shows, for those who cannot see it.
+        Text alternative of the drawing.
     x, y : Axis
     lines : mapping of str to points
         By class of the style sheet: the positions along both axes, in values.
@@ -457,7 +457,7 @@ def own_parts(page: str) -> tuple[list[str], list[str]]:
 
 
 def unbroken(text: str) -> str:
-    r"""Keep a number and its per cent sign on one line.
+    r"""Keep a number and its percent sign on one line.
 
     Examples
     --------

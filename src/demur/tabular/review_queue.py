@@ -1,4 +1,4 @@
-"""Reviews of limited number: rows to review, the audit of answers, and a model fitted again on reviewed rows."""
+"""Review queue: rows to review, the audit of answers, and a model fitted again on reviewed rows."""
 
 import math
 from dataclasses import dataclass, replace
@@ -55,8 +55,8 @@ def check_audit(share: float) -> None:
 def reviewed_rows(table: pa.Table, model: TableModel, *, where: str = "the table") -> tuple[pa.Table, Mask | None]:
     """Return the rows that were declined or drawn for the audit, and which were declined; None if it is not known.
 
-    The service and ``demur monitor --to-review`` write the column ``why``, which says it. Rows without a reason were
-    answered and not drawn. They got their labels for some other reason, and are left out, because they would bias
+    The column ``why``, which the service and ``demur monitor --to-review`` write, has the reason. Rows without a reason
+    were answered and not drawn: their labels have another origin, and they are left out because they would bias
     estimates.
 
     Parameters
@@ -154,7 +154,7 @@ def rows_to_review(saves: ArrayLike, budget: float) -> Mask:
 
 
 def review_weights(declined: Mask, labelled: Mask, audit: float) -> Floats:
-    """Return how many rows of the stream each reviewed row stands for; 0 where there is no label yet.
+    """Return the number of rows of the stream that each reviewed row represents; 0 if there is no label yet.
 
     The weight of a row is the inverse of its probability of a review (Horvitz and Thompson 1952): 1 for a declined row,
     the audit share for an answered one.

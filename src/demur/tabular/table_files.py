@@ -39,7 +39,7 @@ from demur.columns.frames import (
 from demur.columns.schema import Schema, as_type, kind_of_type
 from demur.errors import MissingExtraError
 from demur.tabular.array_files import StoredRows, array_table, arrays_of
-from demur.tabular.csv_files import CsvContent, column_of_text, stream_of
+from demur.tabular.csv_files import CsvContent, column_of_text, replaced, stream_of
 
 Source: TypeAlias = str | os.PathLike[str] | IO[bytes]
 """A path, ``"-"`` for standard input, or a binary stream."""
@@ -53,7 +53,7 @@ _NAME = 512  # within these bytes, a zip archive has the name of its first file
 
 @contextmanager
 def _explained(name: str, what: str) -> Iterator[None]:
-    """Turn what libraries raise about a file that they cannot read into one sentence."""
+    """Convert the errors of libraries about an unreadable file to one sentence."""
     try:
         yield
     except TableError:
@@ -100,7 +100,7 @@ class TableReader:
 
     @property
     def notation(self) -> ByName:
-        """How a CSV file writes numbers and dates, as :attr:`Schema.notation` keeps it."""
+        """The notation of numbers and dates in a CSV file, as :attr:`Schema.notation` stores it."""
         return self._content.notation
 
     def __enter__(self) -> Self:
@@ -110,7 +110,7 @@ class TableReader:
         self._close()
 
     def read(self, labels: Collection[str] = ()) -> pa.Table:
-        """Return the whole table, with types that fit all rows; text in columns of labels is no number with a unit."""
+        """Return the whole table, with types that fit all rows; labels are not read as numbers with a unit."""
         table = self._content.read(labels)
         if not table.num_rows:
             raise self._no_rows()
@@ -261,7 +261,7 @@ def _workbook(stream: BinaryIO, name: str, notation: Mapping[str, Any]) -> CsvCo
         raise TableError(f"{name} cannot be read as a workbook ({error}): unpack it, or save it as CSV") from error
     if len(book.sheet_names) > 1:
         problem = f"{name} has {len(book.sheet_names)} sheets, of which the first is read, {shown(book.sheet_names[0])}"
-        warnings.warn(f"{problem}: save another one as a file of its own", TableWarning, stacklevel=2)
+        warnings.warn(f"{problem}: save another sheet as a separate file", TableWarning, stacklevel=2)
     text, decimal = io.StringIO(), notation.get("decimal") or "."
     csv.writer(text).writerows([_cell(value, decimal) for value in row] for row in rows)
     return CsvContent(iter([text.getvalue().encode(), b""]), name, ",", **notation)
@@ -285,7 +285,7 @@ FORMATS: dict[bytes, Callable[[BinaryIO, str], ArrowContent]] = {
     b"PK\x03\x04": _arrays,
     b"{": _json_lines,
 }
-"""The first bytes of each format with types, and what opens it; workbooks are read as CSV, as everything else is."""
+"""First bytes of each typed format, and the function that opens it; everything else, and workbooks, are read as CSV."""
 
 _COMPRESSIONS = {
     b"\x1f\x8b": "gzip",
@@ -302,7 +302,7 @@ _FOREIGN = {
     rb"\s*\{\s*\"": "JSON with something before the first object",
     rb"\s*<(!doctype|html|head|body|\?xml)\b": "a web page or XML",
 }
-"""How files that people mistake for tables begin."""
+"""First bytes of files that are often mistaken for tables."""
 
 
 def source_name(source: Source) -> str:
@@ -396,7 +396,7 @@ def open_table(source: Source, *, delimiter: str | None = None, **notation: Any)
     delimiter : str, optional
         The delimiter of a CSV file. By default it is detected.
     **notation
-        Notation of a CSV file, which is detected if the file is read whole, and read as text where it is ambiguous:
+        Notation of a CSV file. By default it is detected if the file is read whole; ambiguous columns are read as text.
         ``decimal``, the sign "." or ","; ``dayfirst``, whether dates such as 1.2.2024 begin with the day; ``numbers``,
         the columns with numbers such as 1.234,50 or 20 % (none: ``{}``); ``missing``, words for a missing number.
 
@@ -449,9 +449,9 @@ def _content(
 def read_table(source: Source, **options: Any) -> pa.Table:
     r"""Read a whole table, with types that fit all rows.
 
-    A column of a CSV file holds integers, numbers, dates, times or truth values if all its fields do, and text
-    otherwise. Integers with leading zeros are text. Empty fields are missing; so are NA, N/A, NaN, null, None, ``?``,
-    ``-`` and spreadsheet errors such as #DIV/0! in a column that is otherwise not text.
+    A column of a CSV file holds integers, numbers, dates, times or booleans if all its fields do, and text otherwise.
+    Integers with leading zeros are text. Empty fields are missing; so are NA, N/A, NaN, null, None, ``?``, ``-`` and
+    spreadsheet errors such as #DIV/0! in a column that is otherwise not text.
 
     Parameters
     ----------
@@ -550,16 +550,13 @@ def read_labelled(
         table = pa.Table.from_batches(list(reader.chunks(types)))
     if labels is not None:
         given = read_labels(labels, target, table.num_rows)
-        table = pa.table({**dict(zip(table.column_names, table.columns, strict=True)), target: given[target]})
+        table = pa.table({name: one[name] for one in (table, given.select([target])) for name in one.column_names})
     if typed:
         return table
-    as_written, known = table[target].to_pylist(), set(classes)
-    if known.issuperset(text for text in as_written if text is not None):
-        return table
     as_read = class_texts(column_of_text(table[target], notation.get("decimal"), notation.get("dayfirst"))).tolist()
-    texts = [text if text in known else label for text, label in zip(as_written, as_read, strict=True)]
-    position = table.schema.get_field_index(target)
-    return table.set_column(position, target, pa.array(texts, pa.string()))
+    both, known = zip(table[target].to_pylist(), as_read, strict=True), set(classes)
+    texts = [text if text in known else label for text, label in both]
+    return replaced(table, target, pa.array(texts, pa.string()))
 
 
 _MOST_NUMBERS = 1000
@@ -587,8 +584,8 @@ def label_type(column: Values, name: str) -> str:
         return "integer"
     if len(numbers) > _MOST_NUMBERS:
         raise TableError(
-            f"the target column {shown(name)} holds {len(numbers):,} different numbers, which is a quantity and not a "
-            "class: make classes of it first, such as low and high"
+            f"the target column {shown(name)} holds {len(numbers):,} different numbers, so it is a quantity: "
+            "convert it to classes first, such as low and high"
         )
     return "number" if pa.types.is_floating(kind) else "text"
 
@@ -672,7 +669,7 @@ class LabelledTable:
 
     @classmethod
     def of(cls, table: pa.Table, target: str, name: str = "the table") -> Self:
-        """Return the labelled rows of a table, or refuse a target that is missing, empty or no class."""
+        """Return the labelled rows of a table, or refuse a target that is missing, empty or not a class."""
         if not isinstance(table, pa.Table):
             table = as_table(table)  # an Arrow table may be of a file, whose lists are read as the model says
         check_names(tuple(table.column_names), name)
@@ -720,7 +717,7 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
     if len(classes) == len(labels) or (len(classes) > _MANY_CLASSES and 2 * len(classes) > len(labels)):
         raise TableError(
             f"the target column {shown(target)} holds {len(classes):,} different values in {len(labels):,} rows, such "
-            f"as {listed(classes[:3])}, too many for classes: make classes of a quantity first, such as low and high, "
+            f"as {listed(classes[:3])}, too many for classes: convert a quantity to classes, such as low and high, "
             "choose another target, or give more rows"
         )
 

@@ -30,17 +30,18 @@ PROBA = "proba:"
 """The prefix of the columns of class probabilities."""
 
 Reads: TypeAlias = Literal["codes", "numbers", "objects", "frame", "texts"]
-"""The input of a classifier: codes of the schema, or what one that was fitted elsewhere takes."""
+"""The input of a classifier: codes of the schema, or the input of a classifier that was fitted elsewhere."""
 
 _MOST_NAMED = 8
-"""Columns that a reason names."""
+"""Maximum number of columns that a reason names."""
 
 _MOST_BLAMED = 3
-"""Columns that explain one declined row."""
+"""Maximum number of columns that explain one declined row."""
 _LEAST_MOVED = 0.2
 """A column explains a declined row if it closes this share of the gap to an answer."""
 _MOST_TRIED = 60
-"""Columns that are tried for one row; of more, those whose values differ most from the typical ones of two classes."""
+"""Maximum number of columns that are tried for one row: those whose values differ most from the typical ones of two
+classes."""
 _Rows: TypeAlias = pa.Table | pa.RecordBatch
 _Decided: TypeAlias = tuple[Decision[AnyArray], Floats]
 
@@ -63,8 +64,8 @@ class TableModel:
     experts : ExpertColumns
         Experts, the columns with their answers, their prices and limits; none by default.
     reads : {"codes", "numbers", "objects", "frame", "texts"}
-        The input of the classifier: the codes of the schema, or what one that was fitted elsewhere takes, which is a
-        matrix of numbers or of any values, a data frame, or a list of texts.
+        The input of the classifier: the codes of the schema, or for a classifier that was fitted elsewhere a matrix of
+        numbers or of any values, a data frame, or a list of texts.
     novelty : Novelty or None
         Finds out-of-distribution rows by the codes of the schema.
     typical : array of shape (2 + n_classes, n_columns), or None
@@ -147,7 +148,7 @@ class TableModel:
 
     @property
     def cost(self) -> float | None:
-        """The cost of declining that decides; None where the rule has no single cost."""
+        """The cost of declining that decisions use; None if the rule has no single cost."""
         price: float | None = self.classifier.effective_cost
         return price
 
@@ -158,7 +159,7 @@ class TableModel:
 
     @property
     def why_cost_fixed(self) -> str | None:
-        """The reason why another cost needs a refit, in words, or None."""
+        """The reason why another cost needs a refit, or None."""
         why: str | None = self.classifier.why_cost_fixed
         return why
 
@@ -178,7 +179,7 @@ class TableModel:
         return words
 
     def check_cost(self, cost: ArrayLike) -> None:
-        """Refuse an invalid cost, or another than the model's where that is fixed."""
+        """Refuse an invalid cost, or a cost other than the model's if that is fixed."""
         prices = check_cost(cost)
         if not self.cost_adjustable and (self.cost is None or not np.all(prices == self.cost)):
             raise InputError(f"this model cannot decide for another cost: {self.why_cost_fixed}.")
@@ -191,7 +192,7 @@ class TableModel:
             check_prices(prices, {name: Expert(price) for name, price in self.experts.prices.items()}, 1)
 
     def check_proba(self) -> None:
-        """Raise an error where the model has no probabilities."""
+        """Raise an error if the model has no probabilities."""
         if not self.has_proba:
             raise InputError(
                 "this model has no class probabilities: ask without them, or fit another model such as ce."
@@ -244,11 +245,11 @@ class TableModel:
             self.check_cost(cost)
         self.check_prices(prices)
         costs = None if cost is None or not self.cost_adjustable else np.asarray(cost, dtype=np.float64)
-        if self.reads != "codes":
-            is_answer = self.facts.get("proba_kind") == "answers"  # a reason names one that is new
-            codes = self.schema.encode(table, where=where, unseen=UNSEEN) if is_answer else None
-            return *self._decide_elsewhere(table, costs, where, first), codes
+        if self.reads != "codes" and self.facts.get("proba_kind") != "answers":
+            return *self._decide_elsewhere(table, costs, where, first), None
         codes = self.schema.encode(table, where=where, unseen=UNSEEN)
+        if self.reads != "codes":  # a reason names an answer that is new
+            return *self._decide_elsewhere(table, costs, where, first), codes
         features = self._features(codes, table)
         if self.asks_experts:
             return *self.classifier.decide_and_score(features, {**self.experts.prices, **(prices or {})}), codes
@@ -300,15 +301,14 @@ class TableModel:
     ) -> pa.Table:
         """Return the decisions as an Arrow table, as ``demur predict`` writes them.
 
-        ``prediction`` is empty where the model declines, so that it cannot be taken for an answer by mistake;
-        ``first_choice`` and ``second_choice`` help the person who handles a declined row. ``confidence`` is the
-        probability of the first choice, or a trained score for losses without probabilities; it is at most 0 for a
-        novel row.
-        ``reason`` of a declined row is "ambiguous", "out of scope", or "novel" and the columns whose values are outside
-        the range of the training rows. It also names the columns with a category that training did not have.
+        ``prediction`` is empty if the model declines, so that it cannot be mistaken for an answer; ``first_choice`` and
+        ``second_choice`` help the person who handles a declined row. ``confidence`` is the probability of the first
+        choice, or a trained score for losses without probabilities; it is at most 0 for a novel row. ``reason`` of a
+        declined row is "ambiguous", "out of scope", or "novel" and the columns whose values are outside the range of
+        the training rows. It also names the columns with a category that training did not have.
 
-        A model with experts also says whom to ``ask``, and the expected cost of the row. If the table holds the
-        experts' answers, ``system_answer`` is the model's answer, or that of the expert who is asked.
+        A model with experts also returns the expert to ``ask``, and the expected cost of the row. If the table holds
+        the experts' answers, ``system_answer`` is the model's answer, or that of the expert who is asked.
 
         Parameters
         ----------
@@ -363,10 +363,10 @@ class TableModel:
     def because(self, table: Any, declined: ArrayLike, cost: float | None = None) -> list[list[dict[str, str]] | None]:
         """Return for each declined row the columns that make it ambiguous or unusual, each with a note.
 
-        One value of an ambiguous row at a time is replaced by the typical value of either of its two likeliest classes:
-        the columns that bring the row nearest to an answer are named, with the probability of the class after that. A
-        novel row gets the columns whose typical value makes it least unusual. At most three columns are named, and none
-        that makes little difference by itself.
+        The values of an ambiguous row are replaced one at a time by the typical value of either of its two likeliest
+        classes. The columns whose replacement brings the row closest to an answer are named, with the resulting
+        probability of the class. For a novel row, the columns whose typical value would make it least unusual are
+        named. At most three columns are named, without columns of little effect.
 
         Parameters
         ----------
@@ -443,7 +443,7 @@ class TableModel:
 
     @property
     def ranges(self) -> list[str]:
-        """The range of each column in training, in words; empty for categories, text and truth values."""
+        """The range of each column in training as text; empty for categories, text and booleans."""
         if self.typical is None:
             return [""] * len(self.schema.columns)
         return [
@@ -460,7 +460,7 @@ class TableModel:
         ]
 
     def _asking(self, decision: Decision[AnyArray]) -> ByName:
-        """Return who is asked, and the expected cost."""
+        """Return the expert to ask, and the expected cost."""
         asked, costs = decision.ask, decision.costs
         assert asked is not None
         assert costs is not None
@@ -622,7 +622,7 @@ def is_rejected(answers: _Rows) -> pa.Array:
 
 
 def free_label(classes: AnyArray) -> str | None:
-    """Return a reject label where a class has the name of the default one, else None; tables never show it.
+    """Return a reject label if a class has the name of the default one, else None; tables never show it.
 
     Examples
     --------

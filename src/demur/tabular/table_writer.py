@@ -37,8 +37,8 @@ class TableWriter:
     Parameters
     ----------
     target : path or "-"
-        The suffix sets the format: ``.csv``, ``.tsv``, ``.parquet`` or ``.arrow``; a text format is compressed by
-        ``.gz``, ``.bz2`` or ``.zst`` after it. ``"-"`` is standard output, as CSV.
+        File to write. The suffix sets the format: ``.csv``, ``.tsv``, ``.parquet`` or ``.arrow``; a text format is
+        compressed by ``.gz``, ``.bz2`` or ``.zst`` after it. ``"-"`` is standard output, as CSV.
     overwrite : bool, default False
         Whether to replace an existing file.
     inputs : paths
@@ -143,7 +143,7 @@ class TableWriter:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Name the file that could not be written; a closed standard output is left to the caller."""
+        """Convert a write error to one that names the file; errors of a closed standard output pass through."""
         try:
             yield
         except OSError as error:
@@ -168,8 +168,7 @@ def _format_of(path: Path | None) -> tuple[str, str | None]:
     found = _SUFFIXES.get((path.with_suffix("") if codec else path).suffix.lower())
     if found is None or (codec and found not in ("csv", "tsv")):
         raise TableError(
-            f"{shown(path.name)} does not end in a known format: use one of {', '.join(_SUFFIXES)}; only text "
-            "can be compressed"
+            f"{shown(path.name)} has an unknown format: use one of {', '.join(_SUFFIXES)}; only text can be compressed"
         )
     return found, codec
 

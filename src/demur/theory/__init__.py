@@ -11,7 +11,7 @@ from demur.theory.bayes import (
 )
 from demur.theory.calibration_check import check_calibration
 from demur.theory.calibration_function import CalibrationFunction, calibration_function
-from demur.theory.calibration_report import CalibrationReport, Certificate
+from demur.theory.calibration_report import CalibrationReport
 from demur.theory.excess_bounds import (
     EstimationErrorBound,
     ExcessRiskBound,
@@ -25,6 +25,7 @@ from demur.theory.excess_bounds import (
 )
 from demur.theory.pointwise_risk import minimise_pointwise_risk, pointwise_risk
 from demur.theory.repair import Repair
+from demur.theory.structure import Certificate
 from demur.theory.theorem_four import (
     OrderReport,
     TheoremFour,

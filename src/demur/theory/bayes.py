@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +16,8 @@ from demur.errors import InputError
 from demur.rules import Chow, CostMatrix, Decision, check_proba
 
 REJECT = -1
-"""Stands for "reject" where other numbers stand for "answer this class": also the last column of a cost matrix."""
+"""The decision to reject; other decisions are class numbers. It is also the index of the last column of a cost
+matrix."""
 WRONG = 1e-8
 """A decision that costs no more than this above the best one is right."""
 
@@ -23,15 +25,15 @@ CostLike: TypeAlias = float | Sequence[float] | Floats | CostMatrix
 
 
 class CostRangeError(InputError):
-    """The statement asked for does not hold, or is vacuous, at this rejection cost."""
+    """The requested statement does not hold, or is vacuous, at this rejection cost."""
 
 
 class LossContractError(InputError):
-    """A loss of the user's own does not behave as a loss: wrong shape, NaN, or no derivative."""
+    """A user-defined loss violates the interface: wrong shape, NaN, or no derivative."""
 
 
 class NoBoundError(InputError):
-    """No theorem gives this loss the bound that was asked for."""
+    """No theorem gives the requested bound for this loss."""
 
 
 class RuleWarning(UserWarning):
@@ -71,7 +73,7 @@ def bayes_risk(proba: ArrayLike, cost: float) -> Floats:
 
 @dataclass(frozen=True)
 class Target:
-    """What every decision costs, and with that the best decision at each eta.
+    """The cost of every decision, and from it the best decision at each eta.
 
     Decisions are whole numbers: a class, or -1 for rejecting.
 
@@ -106,7 +108,7 @@ class Target:
         return self.cost if isinstance(self.cost, float) else None
 
     def words(self, decision: int) -> str:
-        """Return a decision in words."""
+        """Return the description of a decision."""
         return "reject" if decision == REJECT else f"answer class {decision}"
 
     def kind(self, best: int, taken: int) -> str:
@@ -129,13 +131,13 @@ class Target:
         return self.least(self.expected(eta))
 
     def excess(self, decision: Tensor, eta: Tensor) -> Tensor:
-        """Return how much more each decision costs than the best one."""
+        """Return the cost of each decision minus that of the best one."""
         costs = self.expected(eta)
         column = decision % costs.shape[-1]  # rejecting is the last one
         return costs.gather(-1, column.unsqueeze(-1))[..., 0] - costs.amin(-1)
 
     def clearance(self, eta: Tensor) -> Tensor:
-        """Return by how much the best decision beats the second best: 0 where it does not matter what is decided."""
+        """Return the cost of the second best decision minus that of the best; 0 in a tie."""
         lowest = self.expected(eta).topk(2, dim=-1, largest=False).values
         return lowest[..., 1] - lowest[..., 0]
 
@@ -151,7 +153,7 @@ def as_target(cost: CostLike, n_classes: int) -> Target:
     Parameters
     ----------
     cost : float, array of shape (n_classes,) or (n_classes, n_classes + 1), or CostMatrix
-        An array of one axis is the price of rejecting each class, where a wrong answer costs 1.
+        Cost of rejecting; an array with one axis has the cost of rejecting each class. A wrong answer costs 1.
     n_classes : int
 
     Examples
@@ -215,7 +217,7 @@ def require_n_classes(n_classes: int) -> int:
         ...
     demur.errors.InputError: a classifier needs at least two classes, got 1.
     """
-    if isinstance(n_classes, bool) or int(n_classes) != n_classes:
+    if isinstance(n_classes, bool) or not isinstance(n_classes, Real) or int(n_classes) != n_classes:
         raise InputError(f"the number of classes must be a whole number, got {n_classes!r}.")
     if n_classes < 2:
         raise InputError(f"a classifier needs at least two classes, got {n_classes}.")

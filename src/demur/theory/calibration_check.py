@@ -1,7 +1,7 @@
 """Is a loss calibrated for rejection? By its definition, by Theorem 4, and by a certificate where there is one.
 
 By definition: minimise the pointwise risk at many eta, decide with the rule, compare with the decision of least cost. A
-wrong decision refutes the loss only if it stands when everything is computed again (:mod:`demur.theory.witness`).
+wrong decision refutes the loss only if it is confirmed by a second computation (:mod:`demur.theory.witness`).
 """
 
 import warnings
@@ -20,6 +20,7 @@ from demur.losses.registry import RuleFunction, RuleName
 from demur.margins import own_fact
 from demur.theory.bayes import (
     REJECT,
+    WRONG,
     CostLike,
     CostRangeError,
     LossContractError,
@@ -28,7 +29,7 @@ from demur.theory.bayes import (
     as_target,
     require_n_classes,
 )
-from demur.theory.calibration_report import BetaFindings, CalibrationReport, Certificate, SearchFindings
+from demur.theory.calibration_report import BetaFindings, CalibrationReport, SearchFindings
 from demur.theory.descent import ENDLESS, Deadline
 from demur.theory.examined_loss import (
     ExaminedLoss,
@@ -41,17 +42,17 @@ from demur.theory.examined_loss import (
 from demur.theory.excess_bounds import ExcessRiskBound, excess_risk_bound
 from demur.theory.pointwise_risk import FAR_OUT, Minima, find_minima, settle
 from demur.theory.simplex import adversarial_eta, over_all_classes, random_eta, structured_eta, tops_around
-from demur.theory.structure import LEAST_COST, N_SCORES, agrees, prove
+from demur.theory.structure import LEAST_COST, N_SCORES, Certificate, agrees, prove
 from demur.theory.theorem_four import TheoremFour, beta_bounds, theorem_four
 from demur.theory.witness import Witness, verify, witnessed
 from demur.workers import single_threaded_kernels
 
 NEAR = 1e-3
-"""Nearer to the boundary between two decisions, an eta that seems wrong is settled with more work before it counts."""
+"""Distance to the boundary between two decisions below which a seemingly wrong decision is examined more thoroughly."""
 SAMPLE = 24
-"""How many eta are tried where a theorem proves the loss calibrated."""
+"""Number of eta to try if a theorem proves that the loss is calibrated."""
 PROVED_SECONDS = 5.0
-"""For how long they are tried."""
+"""Time limit in seconds for them."""
 
 
 @single_threaded_kernels()
@@ -75,13 +76,14 @@ def check_calibration(
     Parameters
     ----------
     loss : str, Loss or callable
-        A registered name, a loss, or a function of (scores, y, cost); see :class:`~demur.theory.FunctionLoss`.
+        Loss to check: a registered name, a loss object, or a function of (scores, y, cost); see
+        :class:`~demur.theory.FunctionLoss`.
     n_classes : int
-        K, at least 2.
+        Number of classes K, at least 2.
     cost : float, array or CostMatrix
-        One price c in (0, 1 - 1/K): from there on Chow's rule never rejects. Or the price of rejecting each class, K
-        numbers. Or a whole cost matrix, (K, K + 1). A function and its rule receive what is given, as a float or a
-        tensor; a loss with probabilities decides by their least expected cost.
+        Cost c of rejecting, in (0, 1 - 1/K); for larger c Chow's rule never rejects. Or K costs, one for rejecting each
+        class; or a cost matrix of shape (K, K + 1). A function and its rule receive it as a float or a tensor; a loss
+        with probabilities decides by the least expected cost.
     rule : "softmax", "rejector", "reject-score" or callable, optional
         Decision rule of a plain function; see :class:`~demur.theory.FunctionLoss`. "softmax" by default, and
         "reject-score" where there is one score more than there are classes.
@@ -128,13 +130,13 @@ def check_calibration(
     target = as_target(cost, n_classes)
     single = target.single
     made = as_loss(loss, n_classes, single, rule=rule, outputs=outputs)
+    subject = examine(made, target, deadline=Deadline(seconds), seed=seed)
     certificate = certify(made, n_classes, single)
-    deadline = Deadline(seconds if certificate is None else min(seconds, PROVED_SECONDS))
-    subject = examine(made, target, deadline=deadline, seed=seed)
     _warn_if_never_answered(subject)
     slopes, why_not = _by_theorem_four(subject)
     stages = _stages(subject)
     if certificate is not None:
+        subject = replace(subject, deadline=Deadline(min(seconds, PROVED_SECONDS)))
         first = next(stages)
         stages = iter([first[:: max(1, len(first) // SAMPLE)]])
     elif single is not None and subject.twice and made.smooth:
@@ -186,12 +188,12 @@ def describe(loss: Loss, n_classes: int, cost: float | None) -> str:
 
 
 def certify(loss: Loss, n_classes: int, cost: float | None) -> Certificate | None:
-    """Return a proof that a loss is calibrated, or None where it states none or does not meet its hypotheses.
+    """Return a proof that a loss is calibrated, or None if there is none or its hypotheses do not hold.
 
-    The code of the loss and of its rule is read, and proved where its structure is recognised
-    (:mod:`demur.theory.structure`). A loss of another kind may state its argument itself
-    (``Loss.proof``); it is then tested that its code is what the argument is about: value and rule, at
-    random scores. A subclass is not covered by the argument of its parent: it may have changed the formula.
+    The code of the loss and of its rule is analysed, and proved calibrated if its structure is recognised
+    (:mod:`demur.theory.structure`). A loss of another kind may state its own argument (``Loss.proof``); then its values
+    and decisions are compared with the argument at random scores. A subclass is not covered by the argument of its
+    parent, because it may have changed the formula.
 
     Parameters
     ----------
@@ -222,7 +224,7 @@ def certify(loss: Loss, n_classes: int, cost: float | None) -> Certificate | Non
 
     if None in proof.checked or not agrees(loss, n_classes, cost, proof.value, decide):
         return None
-    compared = f"loss and rule of the code are those of the argument at {N_SCORES} random scores"
+    compared = f"the code agrees with the argument at {N_SCORES} random scores"
     return Certificate(proof.method, proof.statement, (compared, *filter(None, proof.checked)))
 
 
@@ -245,18 +247,19 @@ def _warn_if_never_answered(subject: ExaminedLoss) -> None:
 
 @dataclass
 class Search:
-    """The search over eta: its results, and the witnesses found."""
+    """The search over eta: its results, the witnesses found, and how near to each boundary decisions were right."""
 
     subject: ExaminedLoss
     witnesses: dict[str, Witness] = field(default_factory=dict)
     found: SearchFindings = field(default_factory=SearchFindings)
     pool: list[Tensor] = field(default_factory=list)
+    nearest: dict[tuple[float, float], float] = field(default_factory=dict)
 
     def run(self, stages: Iterable[Tensor]) -> None:
-        """Try one stage of eta after the other; end when a failure is clear or the time is up."""
+        """Try the stages of eta in order; stop when a failure is clear or the time is up."""
         deadline, found = self.subject.deadline, self.found
         self.pool = []
-        for eta in stages:
+        for eta in filter(len, stages):
             if self.witnesses:
                 break
             if deadline.passed:
@@ -267,26 +270,26 @@ class Search:
         if not (self.witnesses or found.n_right or found.timed_out or found.n_indifferent):
             raise LossContractError(
                 f"the pointwise risk of {self.subject.loss.name} could not be minimised at any of {found.n_eta} "
-                "distributions. Give a loss that has a lower bound."
+                "distributions. Give a loss that has a lower bound; NLLLoss needs log_softmax(scores)."
             )
 
     def refute_constant(self) -> bool:
-        """Refute a loss that is the same for all scores: a wrong decision is then as good as the right one."""
+        """Refute a loss that is the same for all scores: a wrong decision then has the same risk as the right one."""
         subject, target = self.subject, self.subject.target
         scores = wide_scores(subject.n_outputs, subject.generator())
         each = subject.each_value(scores)
         if bool((each != each[0]).any()):
             return False
-        eta = torch.full((2, subject.n_classes), 0.01 / subject.n_classes, dtype=torch.float64)
-        eta[0], eta[1, 0] = 1 / subject.n_classes, 1 - eta[1, 1:].sum()
-        excess = torch.stack([target.excess(subject.decide(scores), row.expand(len(scores), -1)) for row in eta])
-        row, at = divmod(int(excess.argmax()), len(scores))
-        risk = float(weigh(each[0], eta[row]) * subject.scale.unit + subject.scale.offset)
-        precision = "exact: the loss is the same for all scores"
-        found = witnessed(subject, eta[row], scores[at], (risk, risk), 0.0, precision)
-        self.witnesses[found.kind] = found
-        self.found.n_eta = 2
-        return True
+        for certainty in (0.99, 0.0):  # a rule that always takes one decision is wrong at one of them
+            eta = torch.full((subject.n_classes,), (1 - certainty) / subject.n_classes, dtype=torch.float64)
+            eta[0] += certainty
+            excess = target.excess(subject.decide(scores), eta.expand(len(scores), -1))
+            if float(excess.max()) > WRONG:
+                risk = float(weigh(each[0], eta) * subject.scale.unit + subject.scale.offset)
+                precision = "exact: the loss is the same for all scores"
+                found = witnessed(subject, eta, scores[excess.argmax()], (risk, risk), 0.0, precision)
+                self.witnesses[found.kind] = found
+        return bool(self.witnesses)
 
     @property
     def verdict(self) -> str:
@@ -305,26 +308,28 @@ class Search:
             self._lower(eta, scores, risk, self._known(300))
         endless = ~found.converged & (scores.abs().amax(-1) > FAR_OUT)
         wrong = subject.is_wrong(scores, eta) & ~endless
-        open_rows = self._verify(eta, scores, risk, wrong)
+        self._verify(eta, scores, risk, wrong)
         torn = self._torn(eta, scores, risk, wrong, found)
         lost = ~found.converged & ~wrong
         near = subject.target.clearance(eta) < NEAR
-        doubtful = ((lost | torn | open_rows) & near & ~endless).nonzero()[:, 0]
+        doubtful = ((lost | torn | wrong) & near & ~endless).nonzero()[:, 0]
         if len(doubtful) and not self.witnesses and not subject.deadline.passed:
             candidates = torch.stack([scores[doubtful], found.rival[doubtful]])
             scores[doubtful], right_after = settle(subject, eta[doubtful], torch.unique(candidates, dim=0))
-            for mask in (lost, torn, open_rows, wrong):
+            for mask in (lost, torn, wrong):
                 mask[doubtful[right_after]] = False
-        right = ~(lost | torn | open_rows | wrong)
+        right = ~(lost | torn | wrong)
         count = self.found
         count.n_eta += len(eta)
         count.n_right += int(right.sum())
         count.n_near += int((~right & near).sum())
         count.n_indifferent += int((torn & ~lost & ~near).sum())
         count.n_unresolved += int((~right & ~near & (lost | ~torn)).sum())
-        rejecting = subject.target.best(eta) == REJECT
-        for side, rows in enumerate((right & rejecting, right & ~rejecting)):
-            count.nearest[side] = min([count.nearest[side], *subject.target.clearance(eta[rows]).tolist()])
+        top = eta.argmax(-1) * (not subject.symmetric)
+        sides = torch.stack([subject.target.best(eta) == REJECT, top, subject.target.clearance(eta)], -1)
+        for rejecting, k, distance in sides[right].tolist():
+            self.nearest[rejecting, k] = min(distance, self.nearest.get((rejecting, k), distance))
+        count.resolution = max(self.nearest.values(), default=count.resolution)
 
     def _known(self, n: int) -> Tensor:
         """Return at most n of the scores that minimise the risk somewhere."""
@@ -332,17 +337,16 @@ class Search:
         return pool[:: max(1, -(-len(pool) // n))]
 
     def _lower(self, eta: Tensor, scores: Tensor, risk: Tensor, others: Tensor) -> None:
-        """Replace scores, in place, by those of others that have a lower risk at the same eta."""
+        """Replace scores, in place, by other scores with a lower risk at the same eta."""
         each = self.subject.each_value(others)
         for row in range(len(eta)):
             least = weigh(each, eta[row]).min(0)
             if float(least.values) < float(risk[row]) - self.subject.tolerance:
                 scores[row], risk[row] = others[least.indices], least.values
 
-    def _verify(self, eta: Tensor, scores: Tensor, risk: Tensor, wrong: Tensor) -> Tensor:
-        """Verify wrong decisions, the clearest first; correct those that were no minimum; return those left open."""
+    def _verify(self, eta: Tensor, scores: Tensor, risk: Tensor, wrong: Tensor) -> None:
+        """Verify wrong decisions, the clearest first; correct, in place, those that were no minimum."""
         subject, target = self.subject, self.subject.target
-        open_rows = torch.zeros(len(eta), dtype=torch.bool)
         decision = subject.decide(scores)
         excess = target.excess(decision, eta)
         clarity = excess * (1 - eta.amax(-1)).clamp(max=0.05) * torch.where((eta > 0).all(-1), 1.0, 1e-3)
@@ -355,7 +359,6 @@ class Search:
             if not wrong[row]:
                 continue
             kind = target.kind(int(best[row]), int(decision[row]))
-            open_rows[row] = True
             if kind in self.witnesses or failures >= 5 or n_verified >= 30 or subject.deadline.passed:
                 continue
             n_verified += 1
@@ -371,16 +374,14 @@ class Search:
                 self._lower(eta[rows], lowered, lower_risk, right.scores[None])
                 scores[rows], risk[rows] = lowered, lower_risk
                 wrong[rows] = subject.is_wrong(lowered, eta[rows])
-                open_rows &= wrong
             else:
                 failures += float(excess[row]) > NEAR
-        return open_rows
 
     def _counts(self, witness: Witness, best: int) -> bool:
         """Return whether a witness refutes.
 
-        It does not on a staircase, whose best step may have been missed, nor where no scores answer a class because
-        the function may take another number of them than assumed.
+        It does not for a piecewise constant loss, whose lowest step may have been missed, nor if no scores answer some
+        class because the assumed number of scores may be wrong.
         """
         subject = self.subject
         if witness.gap < float("inf"):
@@ -411,13 +412,16 @@ class Search:
 
 
 def _stages(subject: ExaminedLoss) -> Iterator[Tensor]:
-    """Yield the eta to try: first the extreme ones, so that every kind of failure has its chance, then random ones."""
+    """Yield the eta to try: first extreme ones, so that every kind of failure can be found, then random ones."""
     generator = subject.generator()
     n_classes, target = subject.n_classes, subject.target
     slow = not subject.loss.smooth or not subject.twice
     if target.single is None:
         corners = 0.9 * torch.eye(n_classes, dtype=torch.float64) + 0.1 / n_classes
-        yield torch.cat([corners[target.clearance(corners) > NEAR], random_eta(target, 6 if slow else 40, generator)])
+        drawn = random_eta(target, 6 if slow else 40, generator)
+        if not len(drawn):
+            raise CostRangeError("with these costs one decision is the best for all class probabilities.")
+        yield torch.cat([corners[target.clearance(corners) > NEAR], drawn])
         yield random_eta(target, 3 if slow else 20, generator)
         return
     structured = structured_eta(tops_around(target.single, n_classes), n_classes)
@@ -425,7 +429,8 @@ def _stages(subject: ExaminedLoss) -> Iterator[Tensor]:
         yield structured[:: 3 if slow else 1]
         yield random_eta(target, 3 if slow else 20, generator, tied=True)
     else:
-        yield over_all_classes(structured, max(8 * n_classes, 96 if slow else 240))
+        most = 96 if slow else max(240, min(24 * n_classes, 800))
+        yield over_all_classes(structured, max(8 * n_classes, most))
     if slow and n_classes > 30:
         return  # a hundred free scores are a large linear program for each row
     n_pairs = min(max(40_000 // n_classes**3, 1), 2 if slow else 15)
@@ -437,7 +442,7 @@ def _by_theorem_four(subject: ExaminedLoss) -> tuple[TheoremFour | None, str | N
     if cost is None:
         return None, "the theorem is about one price of rejecting"
     if not loss.has_rejector:
-        return None, f"{loss.name} has no rejector of its own; it decides from its class scores"
+        return None, f"{loss.name} has no rejector; it decides from its class scores"
     if not subject.rejects_by_last_score:
         return None, f"the rule of {loss.name} does not reject iff the last score is <= 0"
     if not loss.smooth or not subject.twice:

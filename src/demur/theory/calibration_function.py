@@ -4,10 +4,10 @@ At one eta, a wrong decision that loses z of 0-1-c risk costs the surrogate at l
 
     delta(z) = min over eta and wrong decisions losing z of (best risk with that decision) - (least risk).
 
-Distributions mix such points, so what holds for risks is the largest convex function below delta. No valid xi is
-larger anywhere. The curve returned here lies below that function: by rounding and the corners of a fine grid only
-where delta has a closed form (cross-entropy, one-versus-all, binary margin losses: the curve is then certified), by
-one step of the grid where delta is computed.
+Distributions mix such points, so the bound for risks is the largest convex function below delta; no valid xi is larger
+anywhere. The curve returned here lies below that function. If delta has a closed form (cross-entropy, one-versus-all,
+binary margin losses), the difference is only due to rounding and a fine grid, and the curve is certified; if delta is
+computed, it is up to one step of the grid.
 """
 
 from dataclasses import dataclass, field
@@ -46,13 +46,13 @@ class CalibrationFunction:
     subject : ExaminedLoss
     cost : float
     bound : ExcessRiskBound or None
-        The paper's, where it has one.
+        The paper's bound, if there is one.
     curve : LowerCurve
-        The function itself: convex, on a fixed grid, so that a value does not depend on what else is asked.
+        The function itself: convex, on a fixed grid.
     pieces : list or None
-        delta in closed form.
+        delta in closed form, if it is known.
     nodes, values : arrays
-        Excesses z and delta(z), where it is computed.
+        Excesses z and delta(z), if delta is computed.
 
     Examples
     --------
@@ -115,8 +115,8 @@ class CalibrationFunction:
 def calibration_function(loss: LossLike, n_classes: int, cost: float, *, n_nodes: int = 48) -> CalibrationFunction:
     """Return the tightest calibration function of a smooth loss, certified where delta has a closed form.
 
-    Elsewhere delta is computed, at eta of the form (p, q, rest): Chow's class, the class answered, and the rest spread
-    evenly or on one class; the minimum is over this family.
+    Otherwise delta is computed, as the minimum over eta of the form (p, q, rest): Chow's class, the class answered, and
+    the rest spread evenly or on one class.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def _gaps(subject: ExaminedLoss, eta: Tensor, decision: int, cost: float) -> Flo
 
 
 def _on_boundary(eta: Tensor, decision: int, cost: float) -> Tensor:
-    """Return eta changed so that Chow's rule is about to take, or to leave, the decision: its minimiser is close."""
+    """Return eta moved to the boundary of the decision of Chow's rule, where the minimiser is close."""
     place = eta.argmax(-1, keepdim=True) if decision == REJECT else torch.full((len(eta), 1), decision)
     others = (eta + 1e-6).scatter(-1, place, 0.0)
     return (others / others.sum(-1, keepdim=True) * cost).scatter(-1, place, 1 - cost)

@@ -1,4 +1,4 @@
-"""The report of a calibration check: a verdict, its reasons, what is open, and how it prints."""
+"""The report of a calibration check: the verdict, its evidence, open questions, and the printed form."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,47 +9,25 @@ import mpmath
 import numpy as np
 import torch
 from torch import Tensor
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from demur.array_types import ByName, Floats
 from demur.errors import InputError
 from demur.theory.excess_bounds import ExcessRiskBound
+from demur.theory.structure import Certificate, NotProvedError, trace
 from demur.theory.theorem_four import TheoremFour
 from demur.theory.witness import Witness
 
 if TYPE_CHECKING:
     from demur.theory.repair import Repair
 
+IN_LATEX = str.maketrans({sign: rf"\{sign}" for sign in "_%&#${}"})
+IN_LATEX |= str.maketrans({"|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", "^": r"\^{}"})
 IN_WORDS = {"false_reject": "false rejects", "false_accept": "false accepts", "misclassify": "wrong answers"}
 
 
 @dataclass(frozen=True)
-class Certificate:
-    """A proof that every minimiser of a loss decides as Chow's rule.
-
-    Parameters
-    ----------
-    method : str
-        Method of the proof.
-    statement : str
-        Statement that was proved.
-    checked : tuple of str
-        Facts that were verified about the code and the hypotheses.
-    """
-
-    method: str
-    statement: str
-    checked: tuple[str, ...]
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The statement and what was checked, to print."""
-        return (self.statement, *self.checked)
-
-
-@dataclass(frozen=True)
 class BetaFindings:
-    """The beta of a pairwise loss beside the two bounds of Corollary 5.
+    """The beta of a pairwise loss and the two bounds of Corollary 5.
 
     Parameters
     ----------
@@ -76,7 +54,7 @@ class BetaFindings:
 
 @dataclass
 class SearchFindings:
-    """What the search over class probabilities found.
+    """The results of the search over class probabilities.
 
     Parameters
     ----------
@@ -93,9 +71,9 @@ class SearchFindings:
         Number of other eta at which right and wrong decisions have equally small risks.
     n_untried : int
         Number of eta left when the time was up.
-    nearest : list of float
-        The least distances to a boundary at which rejecting and answering were seen to be right.
     timed_out : bool
+    resolution : float
+        How far the threshold of a class may be misplaced without a wrong decision at the eta tried.
     """
 
     n_eta: int = 0
@@ -104,18 +82,13 @@ class SearchFindings:
     n_unresolved: int = 0
     n_indifferent: int = 0
     n_untried: int = 0
-    nearest: list[float] = field(default_factory=lambda: [float("inf")] * 2)
     timed_out: bool = False
-
-    @property
-    def resolution(self) -> float:
-        """How far a threshold may be misplaced without a wrong decision at the class probabilities tried."""
-        return max(self.nearest)
+    resolution: float = float("inf")
 
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """What :func:`demur.theory.check_calibration` found.
+    """The result of :func:`demur.theory.check_calibration`.
 
     Parameters
     ----------
@@ -130,13 +103,13 @@ class CalibrationReport:
     witnesses : tuple of Witness
         One counterexample of each kind, each with a gap larger than its error.
     search : SearchFindings
-        Route (a), by the definition.
+        Results of the first method, by the definition.
     certificate : Certificate or None
         A proof of calibration, where there is one.
     theorem_four : TheoremFour or None
-        Route (b), for losses with a rejector.
+        Results of the second method, for losses with a rejector.
     no_theorem_four : str or None
-        Why route (b) was not taken.
+        The reason why the second method was not used.
     beta : BetaFindings or None
         For the pairwise losses.
     bound : ExcessRiskBound or None
@@ -146,9 +119,9 @@ class CalibrationReport:
     never_answers : tuple of int
         Classes that the rule cannot answer.
     convex : bool
-        Whether the loss looked convex.
+        Whether the loss was convex at all scores tried.
     stepped : bool
-        Whether the loss is piecewise constant, so that its gradients do not lead to a minimum.
+        Whether the loss is piecewise constant, so its gradients do not lead to a minimum.
     subject : ExaminedLoss
         The loss itself.
     """
@@ -172,9 +145,9 @@ class CalibrationReport:
     subject: Any = field(default=None, repr=False, compare=False)
 
     def repair(self) -> "Repair":
-        """Return the rule under which the loss is calibrated, or two eta that no rule on its scores can tell apart.
+        """Return the rule under which the loss is calibrated, or two eta that no rule on its scores can distinguish.
 
-        The inverse link eta(scores) is read off the minimisers of the pointwise risk: a power of the softmax
+        The inverse link eta(scores) is determined from the minimisers of the pointwise risk: a power of the softmax
         (temperature, logit adjustment), an affine map (label smoothing), or a function of each probability. A loss
         without one may still have a threshold for one cost. The pair of loss and rule is checked again.
 
@@ -200,13 +173,12 @@ class CalibrationReport:
         >>> print(check_calibration("ce", 3, 0.2).latex().splitlines()[0])
         % CALIBRATED: ce with 3 classes at c = 0.2: a theorem, by one minimum on the simplex.
         """
-        name = self.loss.replace("_", r"\_")
-        where = f"{name} with $K = {self.n_classes}$ classes at {self._costs()}"
+        where = f"{self.loss.translate(IN_LATEX)} with $K = {self.n_classes}$ classes at {self._costs()}"
         if self.witness is None:
             lines = self.certificate.lines if self.certificate is not None else self._without_witness()
             claim = {"theorem": "is calibrated for rejection", "search": "was not refuted by a search"}
             text = rf"The loss {where} {claim.get(self.evidence, 'was neither refuted nor resolved')}."
-            body = "\n\n".join(line.strip().replace("_", r"\_") for line in lines)
+            body = "\n\n".join(line.strip().translate(IN_LATEX) for line in lines)
             kind = "proposition" if self.certificate is not None else "remark"
             return f"% {self.headline}\n\\begin{{{kind}}}\n{text}\n\\end{{{kind}}}\n\n{body}\n"
         witness = self.witness
@@ -218,20 +190,28 @@ class CalibrationReport:
             w=witness,
             least=_digits(witness.least_risk),
             right=_digits(witness.chow_least_risk),
+            gap=_digits(witness.gap, 10),
+            error=_digits(witness.error, 1),
         )
 
     def script(self) -> str:
         """Return a Python program that checks the verdict with torch and scipy, without demur.
 
-        The loss and its rule are written out as the torch operations that they consist of.
+        The program contains the torch operations of the loss and of its rule.
         """
         subject, witness, n_classes = self.subject, self.witness, self.n_classes
         if witness is None:
             raise InputError(f"there is a script for a counterexample only, and this verdict is {self.verdict!r}.")
-        classes, cost = torch.arange(n_classes), subject.target.cost
         rows = torch.from_numpy(witness.scores).expand(n_classes, -1).clone()
-        losses = _operations(lambda s: subject.loss.forward(s, classes, cost), rows)
-        decision = _operations(lambda s: (subject.decide(s) % (n_classes + 1)).detach(), rows[:1])
+        cost = subject.target.cost
+        try:
+            losses = operations(lambda s, y: subject.loss.forward(s, y, cost), rows, torch.arange(n_classes))
+            decision = operations(lambda s: (subject.decide(s) % (n_classes + 1)).detach(), rows[:1])
+        except NotProvedError as error:
+            raise InputError(
+                f"no script: {self.loss} or its rule uses more than torch operations, such as NumPy or a branch on "
+                "values. Write it with torch.where for a script."
+            ) from error
         values = {"eta": witness.eta, "scores": witness.scores, "costs": subject.target.matrix.numpy()}
         numbers = "\n".join(f"{name} = np.array({value.tolist()!r})" for name, value in values.items())
         claims = f"claimed, error = {witness.chow_least_risk!r}, {witness.error!r}".replace("inf", "np.inf")
@@ -249,7 +229,7 @@ class CalibrationReport:
 
     @property
     def evidence(self) -> str:
-        """What the verdict rests on: "theorem", "search", "witness" or "nothing decisive"."""
+        """The evidence for the verdict: "theorem", "search", "witness" or "nothing decisive"."""
         if self.calibrated:
             return "search" if self.certificate is None else "theorem"
         return "witness" if self.refuted else "nothing decisive"
@@ -286,39 +266,24 @@ class CalibrationReport:
 
     @property
     def would_settle(self) -> tuple[str, ...]:
-        """What would settle an inconclusive verdict, one sentence each; empty with the other verdicts."""
+        """Sentences on what would settle an inconclusive verdict; empty for other verdicts."""
         if self.verdict != "inconclusive":
             return ()
-        found, reasons = self.search, []
-        if found.timed_out:
-            reasons.append(f"More time (seconds=, --seconds): {found.n_untried:,} class probabilities were not tried.")
-        if found.n_unresolved:
-            reasons.append(
-                f"Minima at {found.n_unresolved:,} class probabilities that the search could not settle: a formula of "
-                "the minimiser, or a smoother form of the loss."
-            )
-        if found.n_near:
-            reasons.append(
-                f"A formula of the minimiser near the boundary: at {found.n_near:,} class probabilities within 0.001 "
-                "of it the decision seems wrong, by too little for a witness. The threshold may be slightly off."
-            )
-        if found.n_indifferent:
-            reasons.append(
-                f"A loss or a rule without ties: at {found.n_indifferent:,} class probabilities scores with right and "
-                "with wrong decisions have equally small risks."
-            )
-        if self.stepped:
-            reasons.append(
-                "A loss with gradients: this one is piecewise constant, and a search may miss its lowest value."
-            )
-        if self.never_answers:
-            reasons.append(f"The number of scores (outputs=, --outputs): {self.n_outputs} were assumed.")
-        if self.theorem_four is not None and self.theorem_four.fails:
-            reasons.append(
-                "A counterexample in higher precision: Theorem 4 finds the slopes below, but they are too small for a "
-                "witness in float64."
-            )
-        return tuple(reasons)
+        found, theorem = self.search, self.theorem_four
+        reasons = {
+            f"More time (seconds=, --seconds): {found.n_untried:,} class probabilities are untried.": found.timed_out,
+            f"Minima at {found.n_unresolved:,} class probabilities that the search could not settle: a formula of the "
+            "minimiser, or a smoother form of the loss.": found.n_unresolved,
+            f"A formula of the minimiser near the boundary: at {found.n_near:,} class probabilities within 0.001 of it "
+            "the decision seems wrong, by too little for a witness. The threshold may be slightly off.": found.n_near,
+            f"A loss or a rule without ties: at {found.n_indifferent:,} class probabilities scores with right and with "
+            "wrong decisions have equally small risks.": found.n_indifferent,
+            "A loss with gradients: this one is piecewise constant, and a search may miss its minimum.": self.stepped,
+            f"The number of scores (outputs=, --outputs): {self.n_outputs} were assumed.": self.never_answers,
+            "A counterexample in higher precision: Theorem 4 finds the slopes below, but they are too small for a "
+            "witness in float64.": theorem is not None and theorem.fails,
+        }
+        return tuple(reason for reason, holds in reasons.items() if holds)
 
     def __str__(self) -> str:
         parts = [[self.headline], self._by_definition(), self._by_theorem_four()]
@@ -334,7 +299,7 @@ class CalibrationReport:
     def as_dict(self) -> ByName:
         """Return the whole report as plain numbers, lists and strings, for JSON."""
         derived = ("evidence", "calibrated", "counterexample", "witness", "would_settle", "routes_agree")
-        found = _plain({**vars(self), "subject": None, **{name: getattr(self, name) for name in derived}})
+        found = plain({**vars(self), "subject": None, **{name: getattr(self, name) for name in derived}})
         if self.theorem_four is not None:
             found["theorem_four"]["fails"] = sorted(self.theorem_four.fails)
         if self.beta is not None:
@@ -359,16 +324,15 @@ class CalibrationReport:
         for witness in self.witnesses:
             lines += self._of(witness)
         if self.witness is not None and found.n_unresolved:
-            lines.append(f"  {found.n_unresolved:,} more class probabilities were left open when these had been found")
+            lines.append(f"  {found.n_unresolved:,} more class probabilities were unresolved when these were found")
         return lines
 
     def _without_witness(self) -> list[str]:
         found = self.search
         lines = [f"  {found.n_eta:,} class probabilities tried with {self.n_outputs} scores, {found.n_right:,} right"]
-        if self.calibrated and self.certificate is None:
+        if self.certificate is None and np.isfinite(found.resolution):
             lines.append(
-                "  A search refutes; it does not prove: a threshold misplaced by less than "
-                f"{found.resolution:.0e} would have passed."
+                f"  Resolution of the search: a threshold misplaced by less than {found.resolution:.0e} would have passed."
             )
         return lines
 
@@ -416,18 +380,19 @@ class CalibrationReport:
         if self.calibrated:
             return "the paper proves none for this loss at this cost."
         if self.refuted:
-            return "none: where a loss prefers wrong decisions, no small risk of it guarantees right ones."
+            return "none: if a loss prefers wrong decisions, a small risk does not guarantee right ones."
         return "none known."
 
 
-def _digits(value: float) -> str:
-    """Return a number with 50 digits."""
-    return str(mpmath.nstr(mpmath.mpf(float(value)), 50, strip_zeros=True)) if np.isfinite(value) else r"\infty"
+def _digits(value: float, n: int = 50) -> str:
+    """Return a number with n digits, for LaTeX."""
+    digits, _, power = str(mpmath.nstr(mpmath.mpf(float(value)), n)).partition("e")
+    return r"\infty" if digits == "+inf" else digits + rf" \cdot 10^{{{power}}}" * bool(power)
 
 
-def _operations(function: Callable[[Tensor], Tensor], example: Tensor) -> str:
-    """Return the body of a Python function of the tensor s_1 with the torch operations of another one."""
-    graph = make_fx(function)(example)
+def operations(function: Callable[..., Tensor], *examples: Tensor) -> str:
+    """Return the body of a Python function of the tensors s_1 and y_1 with the torch operations of another one."""
+    graph = trace(function, *examples)
     constants = [
         f"{name}=torch.tensor({value.tolist()!r}, dtype={value.dtype})" for name, value in graph.named_buffers()
     ]
@@ -446,11 +411,11 @@ $g = ({scores})$
 the decision is to {w.taken}, at a cost of ${w.taken_risk:.12g}$, and the pointwise risk of the loss is
 $W(g; \eta) = {least}$.
 Among all scores with the decision of least cost, the infimum of the risk is ${right}$, which is larger by
-${w.gap:.10g}$ (computed by: {w.precision}; the error of this difference is below ${w.error:.1g}$).
+${gap}$ (computed by: {w.precision}; the error of this difference is below ${error}$).
 So a minimiser of the risk takes a decision that costs more than the best one.
 \end{{proof}}
 """
-SCRIPT = '''"""{headline}
+SCRIPT = '''r"""{headline}
 
 Checks the counterexample: the scores take a wrong decision, and no scores found by 40 searches decide rightly with as
 small a risk. It needs numpy, scipy and torch. Decisions are class numbers, and the number of classes for rejecting.
@@ -461,12 +426,12 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from torch import device  # noqa: F401
+from torch import device, inf, nan  # noqa: F401
 
 {numbers}
 
 
-def losses(s_1):
+def losses(s_1, y_1):
 {losses}
 
 
@@ -475,7 +440,8 @@ def decision(s_1):
 
 
 def risk(scores):
-    each = losses(torch.tensor(np.asarray(scores)).expand(len(eta), -1).clone()).numpy()
+    rows = torch.tensor(np.asarray(scores)).expand(len(eta), -1).clone()
+    each = losses(rows, torch.arange(len(eta))).numpy()
     return float(sum(p * value for p, value in zip(eta, each) if p > 0))
 
 
@@ -522,16 +488,16 @@ def _zero(value: float, theorem: TheoremFour) -> str:
     return "0" if abs(value) <= theorem.tolerance else f"{value:.4g}"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return what JSON can write: lists for arrays and sets, fields for records, None for an infinity."""
     if is_dataclass(value):
         value = vars(value)
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: plain(each) for name, each in value.items()}
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, np.ndarray):
         return value.tolist()
     return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -13,7 +13,8 @@ from demur.array_types import Floats
 from demur.workers import single_threaded_kernels
 
 Objective: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""Takes points (m, d) and the numbers of their rows (m,); returns one value per row, none depending on another's."""
+"""Function of points (m, d) and the numbers of their rows (m,) that returns one value per row, independent of the other
+rows."""
 
 LONGEST_STEP = 20.0
 """Largest change of a score in one step, in addition to the size of the largest score."""
@@ -25,7 +26,7 @@ class Deadline:
     Parameters
     ----------
     seconds : float
-        Of this thread's computing time from now on, so that the load of the machine changes no verdict.
+        Limit of this thread's CPU time from now on; CPU time does not depend on the load of the machine.
 
     Examples
     --------
@@ -58,7 +59,7 @@ def minimise_rows(
 ) -> tuple[Tensor, Tensor]:
     """Run Levenberg-Marquardt on every row at once; rows leave when their gradient has vanished.
 
-    A step to a value that is not a number is not taken.
+    Steps to NaN are not taken.
 
     Parameters
     ----------
@@ -69,11 +70,11 @@ def minimise_rows(
         The numbers of the rows that the objective is given.
     max_steps : int
     tolerance : float
-        For the largest component of the gradient, relative to the value where that exceeds 1.
+        Tolerance for the largest component of the gradient, relative to the value if that exceeds 1.
     noise : float
         The rounding error of a value, relative to 1 + its size.
     deadline : Deadline
-        When to return the points reached so far.
+        Time at which the points reached so far are returned.
 
     Returns
     -------
@@ -173,8 +174,9 @@ def minimise_kinked_rows(
 ) -> tuple[Tensor, Tensor]:
     """Minimise functions with kinks, convex or not, by sampled gradients (Burke, Lewis and Overton 2005).
 
-    At each step the gradients at random points near by are drawn; the shortest vector in their convex hull points
-    uphill for all of them. The neighbourhood shrinks where no step along it helps.
+    At each step the gradients at random nearby points are computed; the negative of the shortest vector in their convex
+    hull is a descent direction for all of them. The neighbourhood shrinks if no step in this direction decreases the
+    value.
 
     Parameters
     ----------
@@ -282,7 +284,7 @@ def minimise_convex_kinks(
     -------
     point : tensor of shape (n_unknowns,)
     gap : float
-        How far the value may be above the least one; infinite if a linear program failed or there is no least one.
+        Bound of the value minus the least value; infinite if a linear program failed or there is no least value.
 
     Examples
     --------

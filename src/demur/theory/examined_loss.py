@@ -1,5 +1,6 @@
 """The loss to check: a registered name, a loss object or a function with its rule, and the properties found."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -14,7 +15,7 @@ from demur.theory.bayes import REJECT, WRONG, LossContractError, Target, chow_ta
 from demur.theory.descent import ENDLESS, Deadline
 
 ELEMENTS_AT_ONCE = 400_000
-"""How many scores one evaluation may hold: about 100 MB with the graph of two derivatives."""
+"""Maximum number of scores in one evaluation: about 100 MB with the graph of two derivatives."""
 
 LossLike: TypeAlias = str | Loss | type[Loss] | LossFunction
 
@@ -27,7 +28,7 @@ def as_loss(
     rule: RuleName | RuleFunction | None = None,
     outputs: int | None = None,
 ) -> Loss:
-    """Return the loss object for ``n_classes`` classes that a name, a class, a function or an object means.
+    """Return the loss object for ``n_classes`` classes given by a name, a class, a function or an object.
 
     Parameters
     ----------
@@ -35,12 +36,12 @@ def as_loss(
         A callable that is not a loss is taken as :class:`~demur.losses.FunctionLoss`.
     n_classes : int
     cost : float, optional
-        Used where the beta of a pairwise loss is the name of a side without closed form: it is then computed.
+        Cost for the beta of a pairwise loss, if it is computed because there is no closed form.
     rule : "softmax", "rejector", "reject-score" or callable, optional
         For a plain function only.
     outputs : int, optional
-        Number of scores of a plain function. With one more than there are classes and no rule, the last is
-        "reject-score": a softmax over them could answer a class that is not there.
+        Number of scores of a plain function. With one score more than there are classes and no rule, the rule is
+        "reject-score", because a softmax over all scores could answer a class that does not exist.
 
     Examples
     --------
@@ -94,7 +95,7 @@ class Scale:
 
     @classmethod
     def of(cls, loss: Loss, n_classes: int, cost: float | Tensor) -> "Scale":
-        """Return the median and the spread of a loss at scores that are small: an exponential loss grows fast."""
+        """Return the median and the spread of a loss at small scores, because an exponential loss grows fast."""
         generator = torch.Generator().manual_seed(0)
         n_points = max(64, 2 * n_classes)
         y = torch.arange(n_points) % n_classes
@@ -104,7 +105,7 @@ class Scale:
                 values = loss.forward(scores, y, cost)
             precision, plain = torch.finfo(values.dtype).eps, values.to(torch.float64)
             low, offset, high = plain.quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)).tolist()
-            # The exponential of a score has no upper bound, so that the values below the median tell the scale.
+            # The exponential of a score has no upper bound, so the values below the median determine the scale.
             below, spread = 2 * (offset - low), high - low
             unit = min(below, spread) if below > 1e-3 * spread or below > 100 * precision * abs(offset) else spread
             if unit > 100 * precision * abs(offset):
@@ -116,7 +117,7 @@ class Scale:
 class ExaminedLoss:
     """A loss with its rule, the target decisions, and the properties that random scores show.
 
-    A property that fails at none of the scores tried is taken to hold.
+    A property counts as true if it holds at all scores tried.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ class ExaminedLoss:
     target : Target
     scale : Scale
     deadline : Deadline
-        When everything that is computed about the loss returns what has been found.
+        Time at which all computations return their results so far.
     seed : int
         Random seed of every search.
     symmetric : bool
@@ -142,7 +143,7 @@ class ExaminedLoss:
     never_answers : tuple of int
         Classes that the rule answered for no scores that were tried.
     stepped : bool
-        A staircase: different values, but no slope at most scores. Its minimum cannot be found by descending.
+        Piecewise constant: different values, but zero gradients at most scores, so descent cannot find the minimum.
     """
 
     loss: Loss
@@ -180,7 +181,7 @@ class ExaminedLoss:
 
     @property
     def tolerance(self) -> float:
-        """How much smaller a risk must be to count as smaller, in units of the loss's scale."""
+        """Least difference of two different risks, in units of the loss's scale."""
         return 1e-9 + 100 * self.scale.noise
 
     @property
@@ -234,7 +235,7 @@ def weigh(each: Tensor, eta: Tensor) -> Tensor:
 
 
 def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: int = 0) -> ExaminedLoss:
-    """Check that a loss keeps its contract and find its properties.
+    """Check that a loss satisfies the interface, and determine its properties.
 
     Raises
     ------
@@ -256,7 +257,7 @@ def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: i
     if single is None and not loss.has_link and not isinstance(loss, FunctionLoss):
         raise LossContractError(
             f"{loss.name} is made for one price of rejecting and has no probabilities to decide with; give one cost, "
-            "or a function with a rule of its own for these costs."
+            "or a function with a rule for these costs."
         )
     spread = torch.where(torch.arange(n_points) % 2 == 0, 1.0, 3.0).to(torch.float64).unsqueeze(-1)
     scores = torch.randn(n_points, n_outputs, generator=generator, dtype=torch.float64) * spread
@@ -269,10 +270,10 @@ def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: i
     taken = subject.decide(scores)
     answered = taken != REJECT
     one_each = n_outputs >= n_classes
-    wide = subject.decide(wide_scores(n_outputs, generator))
+    wide = wide_scores(n_outputs, generator)
     return replace(
         subject,
-        symmetric=one_each and single is not None and _symmetric(subject, scores, y, taken),
+        symmetric=one_each and single is not None and _symmetric(subject, scores, y, wide),
         convex=_convex(subject, scores, y, generator),
         twice=twice,
         answers_argmax=one_each
@@ -280,13 +281,13 @@ def examine(loss: Loss, target: Target, *, deadline: Deadline = ENDLESS, seed: i
         and torch.equal(taken[answered], scores[answered, :n_classes].argmax(-1)),
         rejects_by_last_score=torch.equal(~answered, scores[:, -1] <= 0),
         linked=loss.has_link and (single is None or _is_chow_on_link(loss, scores, single)),
-        never_answers=tuple(sorted(set(range(n_classes)) - set(wide.tolist()))),
+        never_answers=tuple(sorted(set(range(n_classes)) - set(subject.decide(wide).tolist()))),
         stepped=stepped,
     )
 
 
 def _refuse_values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> None:
-    """Refuse a loss that raises, or returns anything but one finite float per row that no other row changes."""
+    """Refuse a loss that raises, or does not return one finite float per row that is independent of the other rows."""
     shape = f"scores {tuple(scores.shape)} and y {tuple(y.shape)}"
     hint = ""
     if isinstance(loss, FunctionLoss) and loss.outputs is None:
@@ -300,8 +301,12 @@ def _refuse_values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Non
                 "returns one loss per row."
             )
         elif isinstance(error, RuntimeError | ValueError):
-            hint += " The labels y are class numbers, shape (n,): use one_hot(y, scores.shape[-1]) for one-hot labels."
-        raise LossContractError(f"{loss.name} raised {type(error).__name__} on {shape}: {error}{hint}") from error
+            hint += (
+                " It is called with scores first; y are class numbers: one_hot(y, scores.shape[-1]) makes them one-hot."
+            )
+        raise LossContractError(
+            f"{loss.name} raised {type(error).__name__} on {shape}: {str(error).rstrip('.')}.{hint}"
+        ) from error
     if not isinstance(values, Tensor):
         raise LossContractError(f"{loss.name} must return a tensor, got {type(values).__name__}.")
     if values.shape != y.shape:
@@ -325,7 +330,7 @@ def _refuse_values(loss: Loss, scores: Tensor, y: Tensor, target: Target) -> Non
 def _derivatives(subject: ExaminedLoss, scores: Tensor, y: Tensor) -> tuple[bool, bool]:
     """Refuse a loss without a gradient or with a wrong one; return if it has second derivatives, and if it is stepped.
 
-    Values that differ although their gradients are zero at most scores are the steps of a staircase.
+    A loss with different values but zero gradients at most scores is piecewise constant.
     """
     name = subject.loss.name
     free = scores.clone().requires_grad_()
@@ -350,7 +355,7 @@ def _derivatives(subject: ExaminedLoss, scores: Tensor, y: Tensor) -> tuple[bool
     if wrong.float().mean() > 0.1:  # a kink may be near a few points, not near one in ten
         raise LossContractError(
             f"the gradient of {name} disagrees with finite differences of its values: part of it is not "
-            "differentiable (detach(), rounding, argmax) or is differentiated wrongly."
+            "differentiable (detach(), rounding, single precision, argmax) or is differentiated wrongly."
         )
     level = (slopes == 0).all(-1)
     stepped = bool(level.double().mean() > 0.5) and len(torch.unique(values[level])) > 1
@@ -370,39 +375,44 @@ def _refuse_decisions(loss: Loss, scores: Tensor, target: Target) -> None:
         label, reject = decision.label, decision.reject
     except Exception as error:  # a user's own loss may raise anything
         raise LossContractError(
-            f"the rule of {loss.name} raised {type(error).__name__} on scores {tuple(scores.shape)}: {error}"
+            f"the rule of {loss.name} raised {type(error).__name__} on scores {tuple(scores.shape)}: {error}. A rule "
+            "is a function of (scores, cost) that returns two tensors, the label of each row and if it is rejected."
         ) from error
     n_rows = (len(scores),)
     if not isinstance(label, Tensor) or label.shape != n_rows or label.is_floating_point():
-        raise LossContractError(f"the rule of {loss.name} must give one integer label per row, shape {n_rows}.")
+        raise LossContractError(
+            f"the rule of {loss.name} must give one integer label per row, a tensor of shape {n_rows}."
+        )
     if not isinstance(reject, Tensor) or reject.shape != n_rows or reject.dtype != torch.bool:
-        raise LossContractError(f"the rule of {loss.name} must give one boolean 'reject' per row, shape {n_rows}.")
+        raise LossContractError(
+            f"the rule of {loss.name} must give one boolean 'reject' per row, a tensor of shape {n_rows}."
+        )
     answers = label[~reject]  # where it rejects, a rule over K + 1 scores may well give the number K
     if len(answers) and not 0 <= int(answers.min()) <= int(answers.max()) < target.n_classes:
         hint = ""
         if isinstance(loss, FunctionLoss) and loss.decision_rule == "softmax":
-            hint = f" With {scores.shape[-1]} scores it needs a rule of its own (rule=, --rule)."
+            hint = f" With {scores.shape[-1]} scores it needs a rule (rule=, --rule)."
         raise LossContractError(
             f"the rule of {loss.name} must give labels in 0 ... {target.n_classes - 1}, got {int(answers.min())} ... "
             f"{int(answers.max())}.{hint}"
         )
 
 
-def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, taken: Tensor) -> bool:
+def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, wide: Tensor) -> bool:
     """Try a cycle and a transposition of neighbours in it, which generate all renamings, and tied scores."""
     n_classes = subject.n_classes
     names = torch.arange(n_classes)
     swap = names.clone()
     swap[[0, -1]] = swap[[-1, 0]]
-    before = subject.values(scores, y)
+    before, tried = subject.values(scores, y), torch.cat([scores, _beside_threshold(subject, wide)])
+    taken = subject.decide(tried)
     for new_name in (names.roll(1), swap):
         columns = torch.arange(scores.shape[-1])
         columns[new_name] = names
-        renamed = scores[:, columns]
         expected = torch.where(taken == REJECT, taken, new_name[taken.clamp(min=0)])
-        if not torch.equal(subject.decide(renamed), expected):
+        if not torch.equal(subject.decide(tried[:, columns]), expected):
             return False
-        if not _agree(subject, subject.values(renamed, new_name[y]), before):
+        if not _agree(subject, subject.values(scores[:, columns], new_name[y]), before):
             return False
     # Classes with equal scores have equal losses; not so where a loss asks which score is largest.
     rows = torch.arange(len(scores))
@@ -410,6 +420,36 @@ def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, taken: Tensor) 
     tied = scores.clone()
     tied[rows, one] = tied[rows, other] = tied[:, :n_classes].amax(-1) + torch.where(rows % 3 == 0, -0.5, 0.5)
     return _agree(subject, subject.values(tied, other), subject.values(tied, one))
+
+
+def _beside_threshold(subject: ExaminedLoss, wide: Tensor) -> Tensor:
+    """Return scores on both sides of the threshold for every class that is answered."""
+    taken = subject.decide(wide)
+    answered = [wide[taken == k][0] for k in taken.unique().tolist() if k != REJECT]
+    rejected = wide[taken == REJECT][:1]
+    if not (answered and len(rejected)):
+        return rejected[:0]
+    points = torch.stack(answered)
+    edge = draw_towards(rejected, points, lambda scores: subject.decide(scores) != REJECT)
+    step = 1e-6 * (rejected - points)
+    return torch.cat([edge - step, edge + step])
+
+
+def draw_towards(goal: Tensor, points: Tensor, inside: Callable[[Tensor], Tensor]) -> Tensor:
+    """Move each point straight towards its goal as far as it stays inside, by bisection.
+
+    Examples
+    --------
+    >>> draw_towards(torch.zeros(1, 1), torch.ones(1, 1), lambda x: x[:, 0] > 0.25).round(decimals=6)
+    tensor([[0.2500]])
+    """
+    near = points.new_zeros(len(points), 1)
+    far = torch.ones_like(near)
+    for _ in range(40):
+        middle = (near + far) / 2
+        still = inside(points + middle * (goal - points)).unsqueeze(-1)
+        near, far = torch.where(still, middle, near), torch.where(still, far, middle)
+    return points + near * (goal - points)
 
 
 def _agree(subject: ExaminedLoss, one: Tensor, other: Tensor) -> bool:

@@ -3,7 +3,7 @@
 The constants of Table 1 are computed again. Proposition 9 is repaired: the paper's Lemma 12 replaces one example of n
 and bounds the change of the one-versus-all loss by 4 M / n. Its last step cancels phi(-g_k(x_i)) against
 phi(-g_k(x_i')), two different inputs: the K - 2 terms do not cancel, and the change is up to K M / n. With 4 M the
-lemma is false for many classes; with K M it is true, and is what is used here.
+lemma is false for many classes; with K M, which is used here, it is true.
 
 Proposition 9 is also improved: its 8 K L R_n is 4 K L R_n here. The one-versus-all loss of example i is the sum over k
 of phi(a_ik g_k(x_i)) with a_ik = 1 if k is its class and -1 otherwise. The supremum of a sum is at most the sum of
@@ -23,13 +23,13 @@ from numpy.typing import ArrayLike
 
 from demur.array_types import Floats
 from demur.errors import InputError
-from demur.losses import Loss, get
+from demur.losses import Loss, resolve
 from demur.losses.loss import BoundFacts
 from demur.margins import MarginFunction, available_margins, get_margin, own_fact
 from demur.theory.bayes import NoBoundError, require_cost, require_n_classes
 
 Piece: TypeAlias = tuple[Callable[[Floats], Floats], float, float]
-"""A convex function of z that never decreases, and the ends of the interval on which it counts."""
+"""A non-decreasing convex function of z, and the ends of the interval on which it applies."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,12 @@ class ExcessRiskBound:
 
 @dataclass(frozen=True)
 class LowerCurve:
-    """A convex function on [0, 1] that starts at 0, made of straight pieces that lie below given functions.
+    """A convex, piecewise linear function on [0, 1] with the value 0 at 0, below given functions.
 
     Parameters
     ----------
     nodes, values : arrays
-        Its corners.
+        Corners of the function.
 
     Examples
     --------
@@ -110,14 +110,14 @@ class LowerCurve:
 
     @classmethod
     def below(cls, pieces: list[Piece]) -> "LowerCurve":
-        """Return such a curve below several functions that never decrease, within a thousandth of the greatest."""
+        """Return such a curve below several non-decreasing functions, within a thousandth of the largest one."""
         # Close together near 0, where the functions are squares, and near 1, where a divergence is steep.
         nodes = np.unique(np.r_[np.geomspace(1e-7, 1, 40_000), 1 - np.geomspace(1e-7, 0.1, 4_000)])
         return cls.through_steps(nodes, least_of(pieces, nodes))
 
     @classmethod
     def through_steps(cls, nodes: Floats, values: Floats) -> "LowerCurve":
-        """Return the greatest such curve below a function that never decreases and has these values at these nodes.
+        """Return the largest such curve below a non-decreasing function with these values at these nodes.
 
         Up to the next node the function is known only to be at least the last value.
         """
@@ -133,7 +133,7 @@ class LowerCurve:
 
 
 def least_of(pieces: list[Piece], z: Floats) -> Floats:
-    """Return the least value at z or beyond of functions that never decrease, each on its interval."""
+    """Return the least value at or above z of non-decreasing functions, each on its interval."""
     parts = [np.where(z <= high, f(np.clip(z, low, high)), np.inf) for f, low, high in pieces if high > low]
     least: Floats = np.where(z > 0, np.minimum.reduce(parts), 0.0)
     return least
@@ -192,7 +192,7 @@ def excess_risk_bound(loss: str | Loss, cost: float) -> ExcessRiskBound:
     >>> print(excess_risk_bound("ova+sq", cost=0.2))
     excess 0-1-c risk <= 1 x the square root of the excess risk of ova+sq (Theorem 7; c = 0.2)
     """
-    subject = get(loss) if isinstance(loss, str) else loss
+    subject = resolve(loss)
     cost, facts = require_cost(cost), bound_facts_of(subject)
     if facts is None:
         raise NoBoundError(
@@ -203,7 +203,7 @@ def excess_risk_bound(loss: str | Loss, cost: float) -> ExcessRiskBound:
 
 
 def bound_facts_of(loss: Loss) -> BoundFacts | None:
-    """Return what the bound of a loss is made of; None if the paper has none for its class itself."""
+    """Return the terms of the bound of a loss; None if the paper has no bound for its class."""
     stated = own_fact(loss, "bound_facts")
     return None if stated is None else stated()
 
@@ -217,7 +217,7 @@ def closed_pieces(facts: BoundFacts, n_classes: int, cost: float) -> list[Piece]
 
     Examples
     --------
-    >>> facts = bound_facts_of(get("ova+sq"))
+    >>> facts = bound_facts_of(resolve("ova+sq"))
     >>> [round(float(f(np.array(0.1))), 4) for f, low, high in closed_pieces(facts, 3, 0.2)][:2]  # 4 z^2
     [0.04, 0.04]
     """
@@ -411,7 +411,7 @@ class EstimationErrorBound:
     rademacher : float
         R_n, the bound of the class's Rademacher complexity.
     approximation : float
-        a: how far the best function of the class is from the best of all.
+        a: the excess surrogate risk of the best function of the class.
     complexity : float
         4 K L R_n.
     deviation : float
@@ -485,7 +485,7 @@ def estimation_error_bound(
     >>> round(bound.complexity, 4), round(bound.deviation, 4), round(bound.total, 4)
     (0.0048, 0.0033, 0.0898)
     """
-    subject = get(loss) if isinstance(loss, str) else loss
+    subject = resolve(loss)
     facts = bound_facts_of(subject)
     if facts is None or facts.on_range is None:
         raise NoBoundError(

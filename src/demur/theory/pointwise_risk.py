@@ -17,11 +17,11 @@ from demur.theory.descent import Objective, minimise_convex_kinks, minimise_kink
 from demur.theory.examined_loss import ELEMENTS_AT_ONCE, ExaminedLoss
 
 STUCK = 1e-7
-"""A minimisation that ends with a larger slope than this has not converged."""
+"""Slope above which a minimisation has not converged."""
 STUCK_AT_KINK = 1e-4
-"""The same where gradients are sampled around a kink."""
+"""The same for gradients that are sampled around a kink."""
 FAR_OUT = 3e4
-"""Where scores exceed this and the slope is not zero, the risk has no lower bound."""
+"""If scores exceed this and the slope is not zero, the risk is taken to have no lower bound."""
 
 
 def pointwise_risk(loss: Loss, scores: Tensor, eta: Tensor, cost: Hyper) -> Tensor:
@@ -41,18 +41,15 @@ def pointwise_risk(loss: Loss, scores: Tensor, eta: Tensor, cost: Hyper) -> Tens
     >>> pointwise_risk(get("ce"), torch.log(eta), eta, cost=0.2)  # the entropy of eta
     tensor(1.0397)
     """
-    each_class = scores.unsqueeze(-2).expand(*scores.shape[:-1], eta.shape[-1], scores.shape[-1])
-    y = torch.arange(eta.shape[-1], device=scores.device).expand(each_class.shape[:-1])
-    c = cost.unsqueeze(-1) if isinstance(cost, Tensor) else cost
-    return (eta * loss.forward(each_class, y, c)).sum(-1)
+    return loss.expected(scores, eta, cost)
 
 
 def minimise_pointwise_risk(loss: Loss, eta: Tensor, cost: Hyper, *, symmetric: bool = False) -> Tensor:
     """Return scores that minimise the pointwise risk at each eta.
 
     Smooth losses: damped Newton steps in float64, many rows at once. Convex losses with kinks: cutting planes in a box,
-    exact up to the linear program's tolerance. Where the infimum lies at infinity (an eta with zeros), the scores are
-    those at which the gradient has vanished numerically. One start: a loss with several minima needs
+    exact up to the linear program's tolerance. If the infimum lies at infinity (an eta with zeros), the result has
+    scores at which the gradient vanishes numerically. There is one starting point; for a loss with several minima use
     :func:`demur.theory.check_calibration`, which tries many.
 
     Parameters
@@ -149,7 +146,7 @@ class RiskProblem:
                 yield rows, cls(subject, eta[rows], groups[rows])
 
     def scores(self, unknowns: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Return the scores (m, n_outputs) that the unknowns (m, n_unknowns) of some rows, or of all, stand for."""
+        """Return the scores (m, n_outputs) for the unknowns (m, n_unknowns) of some or all rows."""
         return unknowns.gather(-1, self.columns if rows is None else self.columns[rows])
 
     def unknowns(self, scores: Tensor) -> Tensor:
@@ -162,7 +159,7 @@ class RiskProblem:
         return (self.weights[rows] * self._losses(self.scores(unknowns, rows), rows)).sum(-1)
 
     def guess(self) -> list[Tensor]:
-        """Return starts for all rows: the best of three, the origin, and log eta as class scores.
+        """Return starting points for all rows: the best of three, the origin, and log eta as class scores.
 
         The three are the origin, log eta and half of it: the last two minimise the logarithmic and the exponential
         loss. From the origin a class of probability zero would take many Newton steps on its way to minus infinity.
@@ -232,7 +229,7 @@ class RiskProblem:
         )
 
     def cut_planes(self, row: int) -> tuple[Tensor, float]:
-        """Minimise one row's risk, which must be convex, by cutting planes: its unknowns, and how far it may be off."""
+        """Minimise one row's convex risk by cutting planes; return the unknowns and a bound of the error."""
         rows = torch.full((self.weights.shape[-1],), row)
 
         def terms(unknowns: Tensor) -> Tensor:
@@ -256,11 +253,11 @@ class Minima:
     scores : tensor of shape (n_rows, n_outputs)
         Where.
     risk : tensor of shape (n_rows,)
-        How large, in units of the loss's scale.
+        The least risk, in units of the loss's scale.
     converged : boolean tensor of shape (n_rows,)
         Whether the slope there vanishes, or surrounds zero at a kink.
     rival : tensor of shape (n_rows, n_outputs)
-        Other scores whose risk is as small but with another decision, where some were met; else the same scores.
+        Other scores with the same risk but another decision, if any were found; else the same scores.
     """
 
     scores: Tensor
@@ -270,7 +267,7 @@ class Minima:
 
 
 def find_minima(subject: ExaminedLoss, eta: Tensor) -> Minima:
-    """Minimise the pointwise risk at each eta; rows left at the deadline stay open.
+    """Minimise the pointwise risk at each eta; rows left at the deadline are unresolved.
 
     Newton's method from one start for a convex loss, from many for others, single large scores among them, because the
     infimum may lie at infinity. At kinks it falls back on cutting planes (convex) and sampled gradients.
@@ -303,7 +300,7 @@ def find_minima(subject: ExaminedLoss, eta: Tensor) -> Minima:
 
 
 def _descend_all(problem: RiskProblem, starts: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """Descend from starts (n_starts, n_rows, n_unknowns); return the best ends, their slopes, and all with risks."""
+    """Descend from starts (n_starts, n_rows, n_unknowns); return the best ends, their slopes, all ends and risks."""
     n_starts, n_rows, n_unknowns = starts.shape
     flat, names = starts.reshape(-1, n_unknowns), rows.repeat(n_starts)
     if problem.subject.twice:
@@ -318,7 +315,7 @@ def _descend_all(problem: RiskProblem, starts: Tensor, rows: Tensor) -> tuple[Te
 
 
 def _repair(problem: RiskProblem, best: Tensor, slope: Tensor) -> Tensor:
-    """Go on where a descent has not converged, changing ``best``; return where there is a minimum now."""
+    """Continue descents that have not converged, changing ``best``; return the rows with a minimum."""
     subject = problem.subject
     converged = slope <= STUCK if subject.twice else (slope <= STUCK_AT_KINK) & (not subject.convex)
     runaway = (best.abs().amax(-1) > FAR_OUT) & ~converged  # far out, and it still falls
@@ -341,7 +338,7 @@ def _repair(problem: RiskProblem, best: Tensor, slope: Tensor) -> Tensor:
 
 
 def _useful_starts(problem: RiskProblem) -> list[Tensor]:
-    """Return the starts that find the least risk of at least one of a few rows, and the likely ones."""
+    """Return the starts that find the least risk of at least one of a few rows, and the default ones."""
     n_rows, d = len(problem.eta), problem.n_unknowns
     generator = problem.subject.generator()
     likely = problem.guess()
@@ -357,7 +354,7 @@ def _useful_starts(problem: RiskProblem) -> list[Tensor]:
 
 
 def _rivals(subject: ExaminedLoss, eta: Tensor, scores: Tensor, ends: tuple[Tensor, Tensor]) -> Tensor:
-    """Return other ends of as small a risk but a decision of another quality, where there are any."""
+    """Return other ends with the same risk but a better or worse decision, if there are any."""
     highest = subject.risk(scores, eta) + subject.tolerance
     wrong = subject.is_wrong(scores, eta)
     rival = scores.clone()
@@ -368,7 +365,7 @@ def _rivals(subject: ExaminedLoss, eta: Tensor, scores: Tensor, ends: tuple[Tens
 
 
 def settle(subject: ExaminedLoss, eta: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """Descend from several scores of each row until rounding stops it, also with the scores of rare classes lowered.
+    """Descend from several scores of each row to the limit of rounding, also with lowered scores of rare classes.
 
     A class of probability 1e-4 hardly changes the risk, so that a descent may stop before its score is low enough.
 
@@ -383,7 +380,7 @@ def settle(subject: ExaminedLoss, eta: Tensor, candidates: Tensor) -> tuple[Tens
     scores : tensor of shape (n_rows, n_outputs)
         The lowest.
     right : boolean tensor of shape (n_rows,)
-        Whether all scores that are as low, up to rounding, and as level take a best decision.
+        Whether all scores with the same risk and slope, up to rounding, take a best decision.
     """
     starts = [candidates, 10 * candidates, 1000 * candidates]
     if subject.n_outputs >= subject.n_classes:

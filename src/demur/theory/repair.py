@@ -1,6 +1,6 @@
-"""Which rule makes a loss calibrated? The inverse link, or a threshold, read off the minimisers of the pointwise risk.
+"""Repair: the inverse link or threshold with which a loss is calibrated, from the minimisers of the pointwise risk.
 
-Where two distributions with different right decisions share a minimiser, no rule can separate them.
+If two distributions with different right decisions have the same minimiser, no rule can separate them.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,16 +16,16 @@ from demur.losses import FunctionLoss, Loss
 from demur.losses.registry import RuleFunction
 from demur.rules import Decision, Relinked
 from demur.theory.bayes import REJECT
-from demur.theory.calibration_report import CalibrationReport, describe_eta
+from demur.theory.calibration_report import CalibrationReport, describe_eta, plain
 from demur.theory.examined_loss import ExaminedLoss
 from demur.theory.pointwise_risk import find_minima
 from demur.theory.simplex import over_all_classes, random_eta, structured_eta
 
 EXACT = 1e-5
-"""A link fits if it gives eta back to within this at every minimiser."""
+"""Largest error of eta at a minimiser with which a link fits."""
 FAR = 1e4
 CLEAR = 2e-3
-"""Decisions are compared where the second best one costs this much more."""
+"""Least cost difference between the best and the second best decision at which decisions are compared."""
 ODDS = np.linspace(-14, 14, 2801)
 """The log-odds of p between which a tabulated link is straight: exact to about 1e-6, and linear beyond."""
 
@@ -39,7 +39,7 @@ class Repair:
     found : str
         "link" (probabilities for every cost), "threshold" (a rule for one cost), "none" (no rule exists) or "unknown".
     formula : str
-        The rule, or the proof that there is none, in words.
+        Description of the rule, or the proof that there is none.
     rule : Relinked or None
         Chow's rule after the link, for the softmax of any model trained with the loss.
     loss : Loss or None
@@ -59,14 +59,17 @@ class Repair:
 
     def as_dict(self) -> ByName:
         """Return what was found as plain numbers, lists and strings, for JSON."""
-        rule = None if self.rule is None else {k: np.asarray(v).tolist() for k, v in self.rule.get_params().items()}
-        verdict = None if self.check is None else self.check.verdict
-        pair = None if self.pair is None else [eta.tolist() for eta in self.pair]
-        return {"found": self.found, "formula": self.formula, "rule": rule, "verdict": verdict, "pair": pair}
+        rule = self.rule and self.rule.get_params()
+        parts = {"rule": rule, "verdict": self.check and self.check.verdict, "pair": self.pair}
+        return {"found": self.found, "formula": self.formula, **plain(parts)}
 
     def __str__(self) -> str:
-        heads = {"link": "A rule exists, for every cost", "threshold": "A rule exists, for this cost"}
-        heads |= {"none": "No rule exists", "unknown": "No rule was found"}
+        heads = {
+            "link": "A rule exists, for every cost",
+            "threshold": "A rule exists, for this cost",
+            "none": "No rule exists",
+            "unknown": "No rule was found",
+        }
         lines = [f"Repair: {heads[self.found]}.", f"  {self.formula}"]
         if self.check is not None:
             lines.append(f"  Checked: {self.check.headline}")
@@ -108,7 +111,7 @@ class _Minimisers:
 
     @property
     def inner(self) -> Tensor:
-        """Where no class is so rare that its score may be infinite."""
+        """Rows without a class so rare that its score may be infinite."""
         return (self.eta.amin(-1) > 1e-3) & (self.scores.abs().amax(-1) < FAR)
 
     def shared(self) -> tuple[int, int] | None:
@@ -125,7 +128,7 @@ class _Minimisers:
 
 
 def _with_less(eta: Tensor) -> Iterator[Tensor]:
-    """Yield each row without one of its classes but the largest: a loss may not notice a rare class."""
+    """Yield each row without one of its classes (except the largest), because a loss may ignore a rare class."""
     for k in range(1, min(eta.shape[-1], 4)):
         for kept in (0.0, 0.5):
             less = eta.clone()
@@ -272,7 +275,7 @@ def _none(minima: _Minimisers, pair: tuple[int, int]) -> Repair:
 
 
 def _threshold(minima: _Minimisers, cost: float) -> Repair:
-    """Look for a score, or a difference of scores, that exceeds some number exactly where answering is right."""
+    """Search for a score, or a difference of scores, that exceeds some number exactly when answering is right."""
     subject, n_classes = minima.subject, minima.subject.n_classes
     tops = torch.tensor([1 - cost + 4e-6, 1 - cost - 4e-6], dtype=torch.float64)
     beside = structured_eta(tops, n_classes)
@@ -318,4 +321,4 @@ STATISTICS: dict[str, Statistic] = {
     "the largest score": lambda s, k: s[..., :k].amax(-1),
     "the lead of the largest score": lambda s, k: s[..., :k].topk(2, -1).values @ s.new_tensor([1.0, -1.0]),
 }
-"""What may exceed a threshold; the first two need a score beyond those of the classes."""
+"""Quantities that may be compared with a threshold; the first two need a score in addition to those of the classes."""

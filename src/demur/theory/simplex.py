@@ -12,7 +12,7 @@ from torch import Tensor
 from demur.array_types import Floats
 from demur.theory.bayes import Target
 from demur.theory.descent import second_order
-from demur.theory.examined_loss import ExaminedLoss
+from demur.theory.examined_loss import ExaminedLoss, draw_towards
 from demur.theory.pointwise_risk import RiskProblem, equal_values, find_minima
 
 Region: TypeAlias = Literal["answer", "reject", "boundary"]
@@ -24,11 +24,11 @@ NEAREST = 1e-5
 
 ASCENT_STEPS = 12
 SMALL_SHARES = (0.003, 0.01, 0.03, 0.1)
-"""What the last class gets of all but the largest: a loss may be flat for classes that are rare enough."""
+"""Share of the last class in the probability of all but the largest: a loss may be flat for very rare classes."""
 
 
 def tops_around(cost: float, n_classes: int) -> Tensor:
-    """Return values of max eta on both sides of 1 - c, crowded near it.
+    """Return values of max eta on both sides of 1 - c, most of them close to it.
 
     Examples
     --------
@@ -111,12 +111,12 @@ def random_eta(target: Target, n_pairs: int, generator: torch.Generator, *, tied
     power = torch.tensor([0.3, 1.0, 3.0, 8.0], dtype=torch.float64)[torch.arange(n_draws) % 4].unsqueeze(-1)
     groups = torch.randint(1, 4, shape, generator=generator)
     groups[:, 0] = 0
+    if not tied:
+        groups = torch.arange(target.n_classes).expand(shape)
     ends = []
     for _ in range(2):
-        if tied:
-            draws = torch.empty(n_draws, 4, dtype=torch.float64).exponential_(generator=generator).gather(-1, groups)
-        else:
-            draws = torch.empty(shape, dtype=torch.float64).exponential_(generator=generator)
+        values = torch.empty(n_draws, 4 if tied else target.n_classes, dtype=torch.float64)
+        draws = values.exponential_(generator=generator).gather(-1, groups)
         ends.append(draws**power / (draws**power).sum(-1, keepdim=True))
     one, other = ends
     # Most classes are rarely likely enough to be answered: lift one class, the first where the others are tied.
@@ -125,13 +125,10 @@ def random_eta(target: Target, n_pairs: int, generator: torch.Generator, *, tied
     one = (1 - weight) * one + weight * torch.eye(target.n_classes, dtype=torch.float64)[place]
     differ = (target.best(one) != target.best(other)).nonzero()[:n_pairs, 0]
     one, other = one[differ], other[differ]
-    near, far, start = one.clone(), other.clone(), target.best(one)
-    for _ in range(50):
-        middle = (near + far) / 2
-        same = (target.best(middle) == start).unsqueeze(-1)
-        near, far = torch.where(same, middle, near), torch.where(same, far, middle)
+    start = target.best(one)
+    edge = draw_towards(other, one, lambda eta: target.best(eta) == start)
     steps = torch.tensor([1e-3, 0.01, 0.1, 0.5, 1.0], dtype=torch.float64)[:, None, None]
-    rows = torch.cat([near + steps * (one - near), far + steps * (other - far)]).reshape(-1, target.n_classes)
+    rows = torch.cat([edge + steps * (one - edge), edge + steps * (other - edge)]).reshape(-1, target.n_classes)
     return rows[target.clearance(rows) >= NEAREST]
 
 
@@ -139,7 +136,7 @@ def adversarial_eta(subject: ExaminedLoss, cost: float) -> Iterator[Tensor]:
     """Yield eta beside the boundary max eta = 1 - c at which the rule accepts most, or least, at the minimiser.
 
     Gradient ascent on the acceptance, or on minus the acceptance, by the shares of the classes below the largest: the
-    slope follows from the second derivatives of the risk. A rule whose acceptance has no slope yields nothing.
+    slope follows from the second derivatives of the risk. For a rule whose acceptance has no slope there are none.
 
     Examples
     --------

@@ -28,7 +28,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import sympy
@@ -42,7 +42,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from demur.losses import Loss
 from demur.losses.loss import CLEAR
-from demur.theory.calibration_report import Certificate
 
 Box: TypeAlias = Any
 """An interval of mpmath."""
@@ -54,15 +53,16 @@ LARGEST_DENOMINATOR = 10**12
 MOST_PIECES = 3000
 NARROWEST = 2.0**-60
 LARGEST_FORM = 1000
-"""What is longer takes minutes to differentiate; an iteration in a loss soon makes forms of millions of parts."""
+"""Maximum number of parts of a form: longer forms take minutes to differentiate, and loops can produce millions of
+parts."""
 LAST_PIECE = 2.0**-30
 """This close to p = 1 a derivative may be 0."""
 LEAST_COST = 1e-6
 """torch's softplus is wrong by up to 2.1e-9 beyond 20, which matters for thresholds there."""
 SAME = 1e-9
-"""How far values of the code and of the formulas read may be apart, relative to 1 + their size."""
+"""Largest tolerated difference between values of the code and of the formulas, relative to 1 + their size."""
 N_SCORES = 200
-"""How many random scores code and formulas are compared at."""
+"""Number of random scores at which code and formulas are compared."""
 COMMON = Symbol("common", real=True)
 """A constant added to all scores, which does not change their softmax."""
 S, P = Symbol("s", real=True), Symbol("p", positive=True)
@@ -75,10 +75,34 @@ MOVES = {
 LIKE = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
 aten = torch.ops.aten
 SIMPLER: Any = get_decompositions(
-    [aten.nll_loss_forward, aten.mse_loss, aten.binary_cross_entropy_with_logits, aten.mean]
+    [aten.nll_loss_forward, aten.mse_loss, aten.binary_cross_entropy_with_logits, aten.soft_margin_loss, aten.mean]
 )
 UNDECIDED = object()
-"""Stands for the position of the largest number where the boxes do not determine it."""
+"""Stands for a position or a comparison that the boxes do not determine, and for what follows from it."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proof that every minimiser of a loss decides as Chow's rule.
+
+    Parameters
+    ----------
+    method : str
+        Method of the proof.
+    statement : str
+        Statement that was proved.
+    checked : tuple of str
+        Facts that were verified about the code and the hypotheses.
+    """
+
+    method: str
+    statement: str
+    checked: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The statement and what was checked, to print."""
+        return (self.statement, *self.checked)
 
 
 class NotProvedError(Exception):
@@ -125,8 +149,9 @@ def name_of(node: Any) -> str:
 
 
 def exact(number: Any) -> Expr:
-    """Return a constant as a fraction."""
-    return sympy.Rational(Fraction(number).limit_denominator(LARGEST_DENOMINATOR))
+    """Return a constant as a fraction: the simple one that it rounds to, or its exact value."""
+    simple = Fraction(number).limit_denominator(LARGEST_DENOMINATOR)
+    return sympy.Rational(simple if math.isclose(simple, number, rel_tol=1e-15) else Fraction(number))
 
 
 @cache
@@ -137,17 +162,12 @@ def size(x: Expr) -> int:
 
 def logarithm(x: Expr) -> Expr:
     """Return the logarithm, of a product as a sum."""
-    return sympy.expand_log(sympy.log(x))
+    rest = x - 1
+    return Softplus(rest.args[0]) if rest.func is sympy.exp else sympy.expand_log(sympy.log(x))
 
 
-def largest_of(x: Expr, y: Expr) -> Expr:
-    """Return the larger of two forms."""
-    return sympy.Max(x, y, evaluate=False)  # to compare symbols takes long
-
-
-def least_of(x: Expr, y: Expr) -> Expr:
-    """Return the smaller of two forms."""
-    return sympy.Min(x, y, evaluate=False)
+largest_of, least_of = (partial(function, evaluate=False) for function in (sympy.Max, sympy.Min))
+"""The larger and the smaller of two forms; to compare symbols takes long."""
 
 
 def softplus(x: Expr, beta: int = 1, threshold: int = 20) -> Expr:
@@ -275,7 +295,7 @@ class Reader:
         return Ids(out if keepdim else out.squeeze(dim))
 
     def read(self, graph: GraphModule, *inputs: Any) -> Any:
-        """Return what the operations give for these inputs."""
+        """Return the results of the operations for these inputs."""
         values: dict[Node, Any] = {}
         given = iter(inputs)
         for node in graph.graph.nodes:
@@ -297,7 +317,7 @@ class Reader:
         if name == "getitem":
             return arguments[0][arguments[1]]
         if any(each is UNDECIDED for each in flat):
-            raise NotProvedError(f"{name} of a value that is not determined")
+            return UNDECIDED
         if not any(isinstance(each, Ids) for each in flat):
             if torch.Tag.nondeterministic_seeded in target.tags:
                 raise NotProvedError(f"{name} is random")
@@ -341,8 +361,8 @@ class Reader:
         """Return whether a form is at least 0 in the boxes, up to rounding."""
         return self.boxes is not None and bool(bounds(sympy.expand(x), self.boxes).a > -1e-12)
 
-    def on_log_sigmoid_forward(self, x: Ids) -> tuple[Ids]:
-        return (self.each(lambda z: -Softplus(-z), x),)
+    def on_log_sigmoid_forward(self, x: Ids) -> tuple[Ids, object]:
+        return self.each(lambda z: -Softplus(-z), x), UNDECIDED
 
     def on_sum(self, x: Any, dims: Sequence[int], keepdim: bool = False) -> Ids:
         return self.by_row(x, dims[0], lambda row: [self.added(row)], keepdim=keepdim)
@@ -404,20 +424,20 @@ class Reader:
     def on_topk(self, x: Any, k: int, dim: int = -1, *_: Any) -> Any:
         return self.by_row(x, dim, lambda row: self.largest(row, k)[0]), UNDECIDED
 
-    def on_gt(self, x: Any, y: Any) -> Tensor:
+    def on_gt(self, x: Any, y: Any, true: bool = True) -> Any:
         gaps = self.each(lambda a, b: sympy.expand(a - b), x, y).ids
         found = [bounds(self.forms[i], self.boxes or {}) for i in gaps.reshape(-1).tolist()]
         if not all(gap.a > 0 or gap.b <= 0 for gap in found):
-            raise NotProvedError("a comparison is not decided")
-        return torch.tensor([bool(gap.a > 0) for gap in found]).reshape(gaps.shape)
+            return UNDECIDED
+        return torch.tensor([bool(gap.a > 0) == true for gap in found]).reshape(gaps.shape)
 
-    def on_ge(self, x: Any, y: Any) -> Tensor:
-        return ~self.on_gt(y, x)
+    def on_ge(self, x: Any, y: Any) -> Any:
+        return self.on_gt(y, x, False)
 
-    def on_le(self, x: Any, y: Any) -> Tensor:
-        return ~self.on_gt(x, y)
+    def on_le(self, x: Any, y: Any) -> Any:
+        return self.on_gt(x, y, False)
 
-    def on_lt(self, x: Any, y: Any) -> Tensor:
+    def on_lt(self, x: Any, y: Any) -> Any:
         return self.on_gt(y, x)
 
 
@@ -590,7 +610,7 @@ def _behind(j: int) -> Symbol:
 
 def one_minimum(parts: Parts, q: float) -> Where:
     """Prove that the risk has one minimum on the simplex, which follows from eta."""
-    own, other = parts.own.diff(P), parts.other.diff(P)
+    own, other = sympy.factor_terms(parts.own.diff(P)), parts.other.diff(P)  # rounding must not hide a zero at p = 1
     negative(own, P, 0.0, 1.0, last_piece=True)
     for slope in (own, other):
         if slope != 0:
@@ -652,7 +672,7 @@ def prove(loss: Loss, n_classes: int, cost: float) -> Certificate | None:
         for best in (None, *range(n_classes)):
             reader = Reader(scores, [] if parts.last else parts.variables, where(best))
             label, reject, _ = reader.read(rule, reader.ids(scores, (1, n_outputs)))
-            if bool(reject) != (best is None) or not (best is None or (label is not UNDECIDED and int(label) == best)):
+            if reject is UNDECIDED or bool(reject) != (best is None) or best not in (None, label):
                 raise NotProvedError("the rule decides in another way")
 
         def value(scores: Tensor, y: Tensor) -> Tensor:
@@ -675,8 +695,8 @@ def prove(loss: Loss, n_classes: int, cost: float) -> Certificate | None:
         f"At every eta with |max eta - {q:g}| >= {CLEAR:g}, every minimiser decides as Chow's rule.",
         (
             f"the structure was read from the {len(graph.graph.nodes)} operations of the loss; interval arithmetic "
-            f"bounds its slopes, and the {len(rule.graph.nodes)} operations of the rule at the minimisers",
-            f"loss and rule of the code are those at {N_SCORES} random scores, in a batch and one by one",
+            f"bounds its slopes, and evaluates the {len(rule.graph.nodes)} operations of the rule at the minimisers",
+            f"the code agrees with the formulas at {N_SCORES} random scores, in a batch and one by one",
         ),
     )
 

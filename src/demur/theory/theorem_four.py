@@ -16,7 +16,7 @@ from torch import Tensor
 
 from demur.array_types import Floats
 from demur.errors import InputError, InputTypeError
-from demur.losses import Loss, get
+from demur.losses import Loss, resolve
 from demur.losses.pairwise import NoClosedFormError, PairwiseLoss
 from demur.margins import MarginFunction, own_fact
 from demur.theory.bayes import as_target, require_cost, require_n_classes
@@ -29,7 +29,7 @@ from demur.workers import single_threaded_kernels
 
 @dataclass(frozen=True)
 class TheoremFour:
-    """What the slope h(eta) = dW/dr at r = 0 was found to be.
+    """Extremes of the slope h(eta) = dW/dr at r = 0.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class TheoremFour:
     inf_reject : float
         The least h over max eta <= 1 - c; negative means false accepts.
     sup_boundary, inf_boundary : float
-        Both over max eta = 1 - c, where Corollary 5 asks for zero twice.
+        The largest and least h over max eta = 1 - c, which must both be zero by Corollary 5.
     worst_answer, worst_reject : array of shape (n_classes,)
-        The eta of the first two.
+        The eta at which the first two are reached.
     least_curvature : float
         The least second derivative in r at r = 0, which the theorem assumes positive.
     tolerance : float
@@ -100,13 +100,11 @@ def theorem_four(subject: ExaminedLoss) -> TheoremFour:
 
     sup_answer, worst_answer = extreme("answer", 1)
     inf_reject, worst_reject = extreme("reject", -1)
-    sup_boundary, _ = extreme("boundary", 1)
-    inf_boundary, _ = extreme("boundary", -1)
     return TheoremFour(
         sup_answer,
         inf_reject,
-        sup_boundary,
-        inf_boundary,
+        extreme("boundary", 1)[0],
+        extreme("boundary", -1)[0],
         worst_answer,
         worst_reject,
         least_curvature=min(curvatures),
@@ -140,13 +138,13 @@ def rejector_slope(subject: ExaminedLoss, eta: Tensor) -> tuple[Tensor, Tensor]:
 def beta_bounds(loss: str | PairwiseLoss, n_classes: int, cost: float) -> tuple[float, float]:
     """Return the least beta without false rejects and the greatest without false accepts, (acc, rej).
 
-    A calibrated loss needs a beta that is at least the first and at most the second. At K = 2 they are equal, and
-    that value is Cortes et al.'s; for K > 2 the first is larger, so that no beta will do.
+    A calibrated loss needs a beta that is at least the first and at most the second. At K = 2 both are equal to the
+    value of Cortes et al.; for K > 2 the first is larger, so no beta is calibrated.
 
     Parameters
     ----------
     loss : str or PairwiseLoss
-        Any ``apc``, ``mpc`` or ``pb`` loss; its alpha counts, its beta does not.
+        Any ``apc``, ``mpc`` or ``pb`` loss; its alpha is used, its beta is not.
     n_classes : int
     cost : float
         In (0, 1/2).
@@ -226,19 +224,16 @@ def numeric_beta_bounds(
 
 
 def _pairwise(loss: str | PairwiseLoss, n_classes: int, cost: float) -> tuple[PairwiseLoss, int, float]:
-    subject = get(loss) if isinstance(loss, str) else loss
+    subject, n_classes = resolve(loss), require_n_classes(n_classes)
     if not isinstance(subject, PairwiseLoss):
-        name = getattr(subject, "name", type(subject).__name__)
-        raise InputTypeError(f"{name} has no beta; beta_bounds is for the losses apc+..., mpc+... and pb+....")
-    n_classes = require_n_classes(n_classes)
-    if subject.binary_only and n_classes != 2:
-        raise InputError(f"{subject.name} is for two classes only, got {n_classes}.")
+        raise InputTypeError(f"{subject.name} has no beta; beta_bounds is for the losses apc+..., mpc+... and pb+....")
+    subject.for_classes(n_classes)
     return subject, n_classes, require_cost(cost)
 
 
 @dataclass(frozen=True)
 class OrderTheorem:
-    """What Theorem 16 (APC) or 17 (MPC) says.
+    """The statement of Theorem 16 (APC) or 17 (MPC).
 
     Parameters
     ----------
@@ -254,7 +249,7 @@ class OrderTheorem:
 
 @dataclass(frozen=True)
 class OrderReport:
-    """Whether a loss was found to keep the order of the classes; true in a condition if it was.
+    """Whether a loss preserves the order of the classes.
 
     Parameters
     ----------
@@ -268,7 +263,7 @@ class OrderReport:
     theorem : OrderTheorem or None
         For the pairwise losses, what the paper's theorem says.
     n_eta, n_unresolved : int
-        How many eta were tried, and at how many of them the minimisation did not converge.
+        Number of eta tried, and of those at which the minimisation did not converge.
     """
 
     loss: str
@@ -297,7 +292,7 @@ class OrderReport:
 def is_order_preserving(
     loss: LossLike, n_classes: int, cost: float, *, outputs: int | None = None, seed: int = 0, seconds: float = 60.0
 ) -> OrderReport:
-    """Search for an eta at which a loss loses the order of the classes, and consult Theorems 16 and 17.
+    """Search for an eta at which a loss does not preserve the order of the classes, and apply Theorems 16 and 17.
 
     Parameters
     ----------

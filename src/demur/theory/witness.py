@@ -1,4 +1,4 @@
-"""A counterexample and its proof: the least risk, and the least risk of scores that take the right decision.
+"""A counterexample and its proof: the least risk, and the least risk among scores with the right decision.
 
 Both risks are computed again, one row at a time, before a counterexample counts.
 """
@@ -14,11 +14,11 @@ from torch.nn.functional import pad
 
 from demur.array_types import Floats
 from demur.theory.bayes import REJECT
-from demur.theory.examined_loss import ExaminedLoss, wide_scores
+from demur.theory.examined_loss import ExaminedLoss, draw_towards, wide_scores
 from demur.theory.pointwise_risk import RiskProblem, equal_values
 
 MOST_UNKNOWNS = 30
-"""A search among more unknowns than this is not exact enough to refute anything."""
+"""Maximum number of unknowns for which a search is exact enough to refute a loss."""
 Constraints: TypeAlias = Callable[[Tensor], Tensor]
 """From scores (m, n_outputs) to numbers (m, n_constraints) that are all >= 0 on the closure of a decision region."""
 
@@ -33,17 +33,17 @@ class Witness:
         "false_reject", "false_accept" or "misclassify".
     eta : array of shape (n_classes,)
     scores : array of shape (n_outputs,)
-        Scores whose risk is lower than that of any that decide rightly: the minimiser, or near it.
+        Scores with a lower risk than any with the right decision: the minimiser, or close to it.
     chow, taken : str
-        The best decision and the one that these scores take, in words.
+        Descriptions of the best decision and of the decision at these scores.
     chow_risk, taken_risk : float
         Mean cost of the two decisions.
     least_risk : float
         The surrogate's risk at ``scores``.
     chow_least_risk : float
-        Its least risk among scores that decide rightly; infinite if there are none.
+        The surrogate's least risk among scores with the right decision; infinite if there are none.
     gap : float
-        The second minus the first: what the surrogate charges for the right decision. Larger than ``error``.
+        ``chow_least_risk`` minus ``least_risk``, the additional risk of the right decision; larger than ``error``.
     error : float
         Error of the gap, estimated from the disagreement of the ways in which it was computed.
     precision : str
@@ -74,7 +74,7 @@ class ConstrainedMinimum:
         In units of the loss's scale; infinite if no scores with such a decision were found.
     scores : tensor of shape (n_outputs,)
     error : float
-        By how much two searches, or a search and Newton's method, disagree.
+        Difference between two searches, or between a search and Newton's method.
     """
 
     risk: float
@@ -92,7 +92,7 @@ def verify(
     subject : ExaminedLoss
     eta : tensor of shape (n_classes,)
     scores : tensor of shape (n_outputs,)
-        What seemed to minimise the risk, with a wrong decision.
+        Scores with a wrong decision that seem to minimise the risk.
     known : tensor of shape (m, n_outputs)
         Scores worth trying.
 
@@ -115,7 +115,7 @@ def verify(
     ('answer class 0', 'reject', True)
     """
     best, taken = int(subject.target.best(eta)), int(subject.decide(scores[None])[0])
-    right = best_with_decision(subject, eta, best, scores, known)
+    right = Region(subject, eta, best, scores).best(known)
     at_scores = float(subject.risk(scores[None], eta)[0])
     unit = subject.scale.unit
     # Newton's method on a convex risk is exact; a search among many minima is not.
@@ -133,7 +133,7 @@ def verify(
 def witnessed(
     subject: ExaminedLoss, eta: Tensor, scores: Tensor, risks: tuple[float, float], error: float, precision: str
 ) -> Witness:
-    """Describe a wrong decision: its risk, that of scores that decide rightly, and what the decisions cost."""
+    """Describe a wrong decision: its risk, the risk with the right decision, and the costs of both decisions."""
     target, costs = subject.target, subject.target.expected(eta)
     best, taken = int(target.best(eta)), int(subject.decide(scores[None])[0])
     return Witness(
@@ -222,7 +222,7 @@ def best_in_region(problem: RiskProblem, constraints: Constraints, start: Tensor
     -------
     unknowns : tensor of shape (n_rows, n_unknowns)
     violation : tensor of shape (n_rows,)
-        By how much the worst constraint is missed; where it is not small, no scores of the region were found.
+        Violation of the worst constraint; if it is not small, no scores of the region were found.
 
     Examples
     --------
@@ -263,14 +263,8 @@ def best_in_region(problem: RiskProblem, constraints: Constraints, start: Tensor
     return unknowns, violation
 
 
-def best_with_decision(
-    subject: ExaminedLoss, eta: Tensor, decision: int, minimiser: Tensor, known: Tensor
-) -> ConstrainedMinimum:
-    """Search for the least risk at one eta among scores that take a decision.
-
-    Scores of many sizes, and those that are best at other eta, are drawn towards the minimiser as far as their decision
-    stays, varied, and drawn again; free descents that end inside count too. Where loss and rule are smooth, Newton's
-    method with multipliers is tried as well.
+class Region:
+    """The scores that take one decision, at one eta whose minimiser takes another.
 
     Parameters
     ----------
@@ -279,8 +273,6 @@ def best_with_decision(
     decision : int
     minimiser : tensor of shape (n_outputs,)
         Minimiser of the risk at eta, which has another decision.
-    known : tensor of shape (m, n_outputs)
-        Scores worth trying, such as the minimisers at other eta.
 
     Examples
     --------
@@ -288,15 +280,10 @@ def best_with_decision(
     >>> from demur.theory.bayes import as_target
     >>> from demur.theory.examined_loss import examine
     >>> subject, eta = examine(get("ce"), as_target(0.2, 2)), torch.tensor([0.9, 0.1], dtype=torch.float64)
-    >>> found = best_with_decision(subject, eta, REJECT, eta.log(), eta.log()[None])
+    >>> found = Region(subject, eta, REJECT, eta.log()).best(eta.log()[None])
     >>> subject.loss.proba(found.scores).round(decimals=4)
     tensor([0.8000, 0.2000], dtype=torch.float64)
     """
-    return _Region(subject, eta, decision, minimiser).best(known)
-
-
-class _Region:
-    """The scores that take one decision, at one eta whose minimiser takes another."""
 
     def __init__(self, subject: ExaminedLoss, eta: Tensor, decision: int, minimiser: Tensor) -> None:
         self.subject, self.eta, self.decision, self.minimiser = subject, eta, decision, minimiser
@@ -308,6 +295,12 @@ class _Region:
         self.columns = RiskProblem(subject, row, self.groups if subject.convex else None).columns[0]
 
     def best(self, known: Tensor) -> ConstrainedMinimum:
+        """Search for the least risk; ``known``, of shape (m, n_outputs), are scores worth trying.
+
+        Scores of many sizes, and those known, are drawn towards the minimiser as far as their decision stays, varied,
+        and drawn again; free descents that end inside count too. Where loss and rule are smooth, Newton's method with
+        multipliers is tried as well.
+        """
         subject = self.subject
         pool = self._pool(known)
         exact = self._by_newton(pool)
@@ -342,7 +335,7 @@ class _Region:
     def _pool(self, known: Tensor) -> Tensor:
         """Return the best of many scores inside: of all sizes, near the minimiser, near multiples of log eta.
 
-        Where a risk jumps or has many minima, descents are not to be relied on; in few dimensions chance is.
+        If a risk is discontinuous or has many minima, descent is unreliable; in few dimensions random search is not.
         """
         subject, n_outputs = self.subject, len(self.minimiser)
         shuffled = torch.stack([torch.randperm(n_outputs, generator=self.generator) for _ in range(100)])
@@ -392,25 +385,15 @@ class _Region:
     def _along_rays(self, pool: Tensor) -> Tensor:
         """Vary the best scores, and draw them towards the minimiser, in ever smaller steps."""
         scale = 2.0
-        centres = self._lowest(torch.cat([self._towards_minimiser(pool[:200]), pool[:50]]), 12)
+        centres = self._lowest(torch.cat([draw_towards(self.minimiser, pool[:200], self._inside), pool[:50]]), 12)
         for _ in range(40 if int(self.columns.max()) < MOST_UNKNOWNS else 10):
             spread = torch.rand(300, 1, generator=self.generator, dtype=torch.float64) ** 2
             points = centres[torch.arange(300) % len(centres)] + scale * spread * self._noise(300)
             points = torch.cat([points[self._inside(points)], centres])
             before = centres[0]
-            centres = self._lowest(torch.cat([self._towards_minimiser(points), centres]), 6)
+            centres = self._lowest(torch.cat([draw_towards(self.minimiser, points, self._inside), centres]), 6)
             if float((centres[0] - before).abs().amax()) < 0.5 * scale:
                 scale *= 0.7
             if scale < 1e-7 or self.subject.deadline.passed:
                 break
         return centres[0]
-
-    def _towards_minimiser(self, points: Tensor) -> Tensor:
-        """Move each point straight towards the minimiser as far as its decision stays, by bisection."""
-        near = points.new_zeros(len(points), 1)
-        far = torch.ones_like(near)
-        for _ in range(30):
-            middle = (near + far) / 2
-            still = self._inside(points + middle * (self.minimiser - points)).unsqueeze(-1)
-            near, far = torch.where(still, middle, near), torch.where(still, far, middle)
-        return points + near * (self.minimiser - points)

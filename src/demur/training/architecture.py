@@ -1,4 +1,4 @@
-"""The interface between the training engine and a kind of network, and a user's own torch module as one."""
+"""The interface between the training engine and kinds of networks, and user-defined torch modules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PURPOSES = ("order of rows", "dropped units", "biases")
 
 
 def generator_of(seed: int, purpose: str) -> torch.Generator:
-    """Return a generator for one purpose of a network, with other numbers than those of its initial weights."""
+    """Return a random generator for one purpose of a network, independent of that of its initial weights."""
     own = np.random.SeedSequence([seed, 1 + _PURPOSES.index(purpose)]).generate_state(1)[0]
     return torch.Generator().manual_seed(int(own))
 
@@ -29,8 +29,8 @@ def generator_of(seed: int, purpose: str) -> torch.Generator:
 def one_vector(parts: Iterable[Tensor], device: torch.device) -> Tensor:
     """Join tensors into one vector, with zeros at its end up to a multiple of 64 numbers.
 
-    The last few numbers of a vector are rounded by other instructions than full vector registers: with the zeros, a
-    network's result does not depend on its place in the stack.
+    The last few numbers of a vector are rounded by different instructions than full vector registers; because of the
+    padding, a network's result does not depend on its position in the stack.
     """
     joined = torch.cat([part.flatten() for part in parts])
     return torch.nn.functional.pad(joined, (0, -len(joined) % 64)).to(device)
@@ -81,11 +81,11 @@ class Stack(ABC):
 
 
 class Architecture(ABC):
-    """A kind of network: how to stack it for training, and how to use it afterwards."""
+    """A kind of network: how it is stacked for training, and how it is used afterwards."""
 
     is_module: bool = False
-    """True for a torch module of the user's own: its networks are trained one by one, and
-    :meth:`scores` takes tensors only."""
+    """True for a user-defined torch module: its networks are trained one by one, and :meth:`scores` takes tensors
+    only."""
 
     @property
     @abstractmethod
@@ -110,7 +110,7 @@ class Architecture(ABC):
     def scores(self, vectors: Numbers, x: Numbers) -> Numbers:
         """Return scores (n_networks, n_rows, n_outputs) of trained networks for the rows x.
 
-        The networks share the rows; in three dimensions, each network has rows of its own.
+        The networks share the rows; in an array with three dimensions, each network has its own rows.
         """
 
     @abstractmethod

@@ -13,10 +13,10 @@ class GraphedSteps:
     Parameters
     ----------
     step : callable
-        Takes one tensor of each of the inputs of :meth:`take`. It neither waits for the device nor keeps what it
-        computes outside memory that its first call has allocated.
+        Function of one tensor of each of the inputs of :meth:`take`. It must not wait for the device, and must keep its
+        results in memory that its first call has allocated.
     longest : int
-        The most steps that a turn has.
+        Maximum number of steps of a turn.
     device : torch.device
     """
 
@@ -59,6 +59,6 @@ class GraphedSteps:
         self._position.zero_()
 
     def _next(self) -> None:
-        """Take the step that the device itself counts to."""
+        """Run the step given by the counter on the device."""
         self._step(*(part.index_select(0, self._position).squeeze(0) for part in self._places))
         self._position.add_(1)

@@ -1,4 +1,4 @@
-"""The stacked engine: plans stacks by the cores, caches and memory there are, and trains networks as few programs."""
+"""The stacked engine: divides networks into stacks by cores, caches and memory, and trains each as one program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from demur.workers import n_cores, on_workers
 
 
 class DeviceMemoryError(UserError):
-    """A GPU has not enough free memory."""
+    """A GPU does not have enough free memory."""
 
 
 def train(
@@ -34,12 +34,11 @@ def train(
     networks: Sequence[NetworkSpec],
     **options: Any,
 ) -> Trained:
-    """Train every network with AMSGrad on minibatches of its own rows.
+    """Train every network with AMSGrad on minibatches of its rows.
 
-    The result of a network depends on its specification and the device alone, not on which networks it is
-    trained with, nor on the stack size. Memory stays bounded by the data, the trained vectors, and
-    ``n_workers`` stacks of ``stack_size`` networks at a time, each with one shuffled copy of the rows per group of
-    networks that share their batches.
+    The result of a network depends only on its specification and the device, not on the other networks or the stack
+    size. Memory stays bounded by the data, the trained vectors, and ``n_workers`` stacks of ``stack_size`` networks at
+    a time, each with one shuffled copy of the rows per group of networks that share their batches.
 
     Parameters
     ----------
@@ -49,7 +48,7 @@ def train(
     data : TrainingData
     networks : sequence of NetworkSpec
     **options
-        Those of :class:`TrainingOptions`: epochs, batch_size, learning_rate, device and others.
+        Options of :class:`TrainingOptions`: epochs, batch_size, learning_rate, device and others.
 
     Returns
     -------
@@ -94,8 +93,7 @@ def train_all(jobs: Sequence[Job], **options: Any) -> list[Trained]:
             trained |= zip(others, _train_stacks([jobs[number] for number in others], how), strict=True)
     except torch.cuda.OutOfMemoryError as error:
         raise DeviceMemoryError(
-            f"{device} has not enough free memory. Close other programs that use it, lower batch_size, or train with "
-            'device="cpu".'
+            f'{device} does not have enough free memory. Close other programs, lower batch_size, or use device="cpu".'
         ) from error
     return [trained[number] for number in range(len(jobs))]
 
@@ -171,9 +169,9 @@ class Chunk:
 
 
 def plan_chunks(networks: Sequence[NetworkSpec], *, stack_size: int, n_workers: int = 1) -> list[Chunk]:
-    """Cut the networks into stacks of at most ``stack_size``, keeping those together that share their batches.
+    """Divide the networks into stacks of at most ``stack_size``, with networks that share their batches together.
 
-    What a network learns does not depend on the plan, only the time does.
+    The plan affects only the time, not the trained networks.
 
     Parameters
     ----------
@@ -241,7 +239,7 @@ def resolve_device(device: str) -> torch.device:
 
 
 def cache_per_core() -> int:
-    """Return the bytes of cache that one core may count on, or 2 MiB where the system does not tell."""
+    """Return the bytes of cache per core, or 2 MiB if the system does not report it."""
     sizes = {}
     for level in (2, 3):
         try:

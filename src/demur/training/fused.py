@@ -1,4 +1,4 @@
-"""Training on a CUDA device with one program per network: which stacks it can take, and how they are fed."""
+"""Training on a CUDA device with one program per network: supported stacks, and their inputs."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _STREAMS = 8
 _WARPS = 8
 
 _ROWS_AT_A_TIME = 128
-"""Larger batches are worked through in pieces of this many rows, which fit into registers."""
+"""Number of rows that fit into registers; larger batches are processed in pieces of this size."""
 
 _MOST_WEIGHTS = 10240
-"""Padded weights of a network that one program can train."""
+"""Maximum number of padded weights of a network that one program can train."""
 
 _WIDE = 8192
-"""With more padded weights than these, registers hold only half as many rows at a time."""
+"""Number of padded weights above which registers hold only half as many rows."""
 
 _MOST_ORDER = 1 << 26
-"""Row numbers that wait on the device at a time; a launch covers as many epochs as that allows."""
+"""Maximum number of row numbers on the device at a time, which limits the epochs of a launch."""
 
 
 def can_fuse(job: Job) -> bool:
@@ -99,7 +99,7 @@ class Orders:
 
 
 class FusedStack:
-    """Networks that train side by side, each in a program of its own.
+    """Networks that train in parallel, each in its own program.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class FusedStack:
     Attributes
     ----------
     kernel : tuple
-        What the program is compiled for: stacks with equal kernels share one.
+        Parameters for which the program is compiled: stacks with equal kernels share a program.
     """
 
     def __init__(self, job: Job, orders: Orders, keys: Sequence[Any], how: TrainingOptions) -> None:
@@ -169,8 +169,8 @@ class FusedStack:
 def train_fused(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
     """Train every network of every job; networks that have equally many rows share their orders.
 
-    The stacks go to several streams, those with most rows first, so that the device is never without work before the
-    last of them: a stack that ends early is followed by the next one. Each stack keeps its stream.
+    The stacks are distributed over several streams, those with the most rows first, so that the device is busy until
+    the end. Each stack keeps its stream.
     """
     keys = [[(one.seed, one.rows.tobytes()) for one in job.networks] for job in jobs]
     trials: dict[int, dict[Any, tuple[Ints, int]]] = defaultdict(dict)
@@ -207,12 +207,12 @@ def train_fused(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
 def _compile(stacks: Sequence[FusedStack]) -> None:
     """Compile the program of each kind of stack, several at a time."""
     kinds = list({stack.kernel: stack for stack in stacks}.values())
-    on_workers(FusedStack.compile, kinds[:1])  # by itself: it sets up what all of them share
+    on_workers(FusedStack.compile, kinds[:1])  # first and alone: it sets up shared state
     on_workers(FusedStack.compile, kinds[1:])
 
 
 class _Lanes:
-    """Streams on a device; everything at once where there are none."""
+    """Streams on a device; on other devices everything runs immediately."""
 
     def __init__(self, device: torch.device) -> None:
         self._streams: list[Any] = []
@@ -233,7 +233,7 @@ class _Lanes:
             stack.train(start, count, block)
 
     def join(self) -> None:
-        """Let what comes after wait for all streams."""
+        """Let later operations wait for all streams."""
         for stream in self._streams:
             self._current.wait_stream(stream)
 

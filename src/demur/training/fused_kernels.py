@@ -1,9 +1,9 @@
 """One GPU program trains one network, from its first batch to its last.
 
 Weights, both moments of AMSGrad and the gradients stay in registers over all steps of a launch; only the rows of a
-batch are read from memory. Everything is padded to powers of two: a padded unit has weights and gradients of zero,
-and keeps them. This module needs Triton, which comes with the CUDA build of torch; nothing imports it
-before a network is trained on a GPU.
+batch are read from memory. Everything is padded to powers of two: the weights and gradients of a padded unit are and
+stay zero. This module needs Triton, which comes with the CUDA build of torch; nothing imports it before a network is
+trained on a GPU.
 """
 
 import triton
@@ -126,7 +126,7 @@ def _at(unit, source, n_units, n_sources):
 
 @triton.jit
 def _load(vector, plane, at, has):
-    """Return weights of a network and their three moments, each in a plane of its own."""
+    """Return weights of a network and their three moments, each from its own plane."""
     mean, square, largest = vector + plane, vector + 2 * plane, vector + 3 * plane
     weights, means = tl.load(vector + at, has, 0.0), tl.load(mean + at, has, 0.0)
     return weights, means, tl.load(square + at, has, 0.0), tl.load(largest + at, has, 0.0)
@@ -147,7 +147,7 @@ def _gradients(
     n_features, n_outputs,
     loss: tl.constexpr, margin: tl.constexpr, weighted: tl.constexpr, precision: tl.constexpr,
 ):  # fmt: skip
-    """Return what some rows of a batch add to the gradients of w1, b1, w2 and b2."""
+    """Return the contribution of some rows of a batch to the gradients of w1, b1, w2 and b2."""
     row = tl.load(order_ptr + b, in_batch, 0)
     x = tl.load(x_ptr + row[:, None] * n_features + f[None, :], f[None, :] < n_features, 0.0)
     y = tl.load(y_ptr + row)
@@ -176,8 +176,8 @@ def train_networks(
 
     ``state`` holds, one after the other, the vectors of all networks, their means, squares and largest squares.
     ``orders`` says which of the rows of ``order`` a network follows, ``place`` gives each position of an epoch its
-    weight, and ``step`` holds the two bias corrections of each step. A batch of more than ``rows`` rows is worked
-    through in pieces.
+    weight, and ``step`` holds the two bias corrections of each step. A batch of more than ``rows`` rows is processed in
+    pieces.
     """
     network = tl.program_id(0)
     f, h, o = tl.arange(0, features), tl.arange(0, hidden), tl.arange(0, outputs)

@@ -25,9 +25,9 @@ class TrainingData:
     ----------
     X : tensor of shape (n_rows, n_features), float32
     y : tensor of shape (n_rows,), int64
-        The classes; or of shape (n_rows, ...), whatever the loss takes as the target of a row.
+        Classes; or the targets of the loss, of shape (n_rows, ...).
     weight : tensor of shape (n_rows,), float32, optional
-        Multiplies each example's loss.
+        Weight of each example's loss.
     """
 
     X: Tensor
@@ -57,8 +57,8 @@ class NetworkSpec:
     rows : array of int
         The rows of the data it trains on.
     seed : int
-        Decides its initial weights and the order of its minibatches. Networks with the same rows and seed see
-        the same batches, which the engine uses.
+        Seed of its initial weights and of the order of its minibatches. Networks with the same rows and seed have the
+        same batches, which the engine exploits.
     weight_decay : float, optional
         In :func:`train` the coefficient of the L2 penalty, on all weights and biases, as in ``torch.optim.Adam``; 0 if
         None. In :func:`train_tabular` the decoupled decay of the weights; the recipe's if None.
@@ -67,7 +67,7 @@ class NetworkSpec:
     hyper : mapping of str to float
         Values for fields of the loss, such as ``alpha`` and ``beta``.
     validation : array of int, optional
-        Rows that choose the best epoch, in :func:`train_tabular` only.
+        Rows on which the best epoch is chosen, in :func:`train_tabular` only.
 
     Examples
     --------

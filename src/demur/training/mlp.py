@@ -1,4 +1,4 @@
-"""Many multilayer perceptrons as one tensor program, with a backward pass of its own.
+"""Many multilayer perceptrons as one tensor program, with a hand-written backward pass.
 
 Activations are stored as (network, unit, example): the last axis is the long one, which matrix products like, and
 a group of networks that share their batch has its first layer computed as one wide product without any copy.
@@ -23,8 +23,8 @@ class MLP(Architecture):
     sizes : tuple of int
         Features, hidden units of each layer, outputs.
     own_units : bool, default=False
-        With one hidden layer: whether the last output has the second half of the hidden units for itself and the other
-        outputs the first half, as if a network of its own decided what to reject.
+        With one hidden layer: whether the last output uses only the second half of the hidden units and the other
+        outputs the first half, like a separate network that decides what to reject.
 
     Examples
     --------

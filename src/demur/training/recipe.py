@@ -1,6 +1,6 @@
 """The training recipe of networks for tables: AdamW on a cyclic schedule, dropout that fades, the best epoch kept.
 
-Stacks of networks take turns, a few steps at a time, so that they advance together and can stop together.
+Stacks of networks are trained alternately, a few steps at a time, so that they advance and stop together.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _STEPS_PER_TURN = 32
 _ROWS_AT_A_TIME = 512
 _ROWS_TO_ADAPT = 1024
 _WIDTHS = (0.3, 0.1)
-"""How far to look to both sides of the last epoch's temperature, in its logarithm."""
+"""Distance of the search to both sides of the last epoch's temperature, in its logarithm."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    r"""How a :class:`TabularNet` is trained; the defaults are those of RealMLP (Holzmüller et al. 2024).
+    r"""The training recipe of a :class:`TabularNet`; the defaults are those of RealMLP (Holzmüller et al. 2024).
 
     With t from 0 to 1 over the training, the learning rate is
     :math:`\tfrac12 (1 - \cos(2\pi \log_2(1 + 15 t)))` times ``learning_rate``: four cycles, each twice as long as the
@@ -86,7 +86,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class TabularTraining:
-    """Networks as they were after their best epochs, and their loss curves.
+    """Networks after their best epochs, and their loss curves.
 
     Parameters
     ----------
@@ -120,11 +120,10 @@ def train_tabular(
     deadline: float | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> TabularTraining:
-    """Train every network on minibatches of its own rows, and keep its best epoch on its validation rows.
+    """Train every network on minibatches of its rows, and keep its best epoch on its validation rows.
 
-    What a network learns depends on its specification, the recipe and the device, not on the networks beside it: all
-    folds and members of a cross-fitting can be trained by one call. Only a deadline that shortens the training depends
-    on the clock.
+    The result of a network depends on its specification, the recipe and the device, not on the other networks: all
+    folds and members of a cross-fitting can be trained by one call. Only the effect of a deadline depends on the clock.
 
     Parameters
     ----------
@@ -132,15 +131,16 @@ def train_tabular(
         Loss whose hyper-parameters are replaced by those in each network's ``hyper``.
     architecture : TabularNet
     data : TrainingData
-        Weights count relative to the mean over a network's rows: a row of weight 2 is a row that is there twice.
+        Training data. Weights are relative to the mean over a network's rows: a row of weight 2 counts as two equal
+        rows.
     networks : sequence of NetworkSpec
     recipe : Recipe, optional
     device : torch.device or str
     n_workers : int, optional
         Threads; one per core by default.
     deadline : float, optional
-        A time of ``time.monotonic()``. Where the epochs do not fit, the rest of the schedule is compressed to end by
-        then; the networks stop at that time at the latest, up to one step and one look at the validation rows.
+        Time of ``time.monotonic()``. If the epochs do not fit, the rest of the schedule is compressed to end by then;
+        the networks stop at that time at the latest, up to one step and one evaluation on the validation rows.
     progress : callable, optional
         Called with the number of network-epochs just finished, from any thread.
 
@@ -210,7 +210,7 @@ def _plan(
 
 
 def _stack_size(architecture: TabularNet, n_rows: int, device: torch.device) -> int:
-    """Return how many networks one stack should hold: what fits a core's cache, or an eighth of a GPU's free memory."""
+    """Return the number of networks in one stack, limited by a core's cache, or an eighth of a GPU's free memory."""
     touched = 4 * (5 * n_rows * (architecture.n_activations // 4) + 6 * architecture.n_parameters)
     if device.type == "cuda":
         return max(1, min(1024, torch.cuda.mem_get_info(device)[0] // 8 // touched))
@@ -218,7 +218,7 @@ def _stack_size(architecture: TabularNet, n_rows: int, device: torch.device) -> 
 
 
 class _Pace:
-    """How many steps can still be taken until the deadline, at the speed so far."""
+    """Estimate of the number of steps until the deadline, at the speed so far."""
 
     def __init__(self, deadline: float | None, n_networks: int) -> None:
         self.deadline, self._unfinished = deadline, n_networks
@@ -245,7 +245,7 @@ class _Pace:
 
 
 class _Run:
-    """One stack on its way through the epochs."""
+    """The training of one stack over the epochs."""
 
     def __init__(
         self, job: Job, members: Sequence[int], recipe: Recipe, progress: Callable[[int], None] | None
@@ -324,7 +324,7 @@ class _Run:
         if self._recipe.patience is not None:
             self._stopped |= self.epoch - self.best_epoch >= self._recipe.patience
             if bool(self._stopped.all()):
-                self._left = 0  # as one network alone would stop: what the others do changes nothing for it
+                self._left = 0  # as if trained alone: independent of the other networks
         if self._progress is not None:
             self._progress(len(self.members))
 
@@ -377,7 +377,7 @@ def _sample(spec: NetworkSpec, data: TrainingData) -> Tensor:
 
 
 class _Validation:
-    """The mean loss of every network on validation rows of its own.
+    """The mean loss of every network on its validation rows.
 
     If the loss has a link, at its best temperature: the least along the line of scaled scores, followed from epoch to
     epoch by parabolas in the logarithm of the scale.

@@ -16,7 +16,7 @@ CLIP = 3.0
 
 
 def robust_scale(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Return the median of each column, and the distance of its quartiles; a row of weight 2 is there twice.
+    """Return the median of each column, and the distance of its quartiles; a row of weight 2 counts as two equal rows.
 
     A column whose quartiles coincide gets half its range as its scale, and a constant one an infinite scale. Missing
     values (NaN) are ignored.
@@ -35,7 +35,7 @@ def robust_scale(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
 def _quartiles(column: Floats, weight: Floats) -> tuple[float, ...]:
     """Return lower quartile, median, upper quartile, least and largest value.
 
-    Where a quantile lies between two values it is their mean, so that rows that are there twice change nothing.
+    A quantile between two values is their mean, so duplicating all rows changes nothing.
     """
     order = np.argsort(column, kind="stable")[: np.count_nonzero(~np.isnan(column))]
     if not len(order):
@@ -49,10 +49,10 @@ def _quartiles(column: Floats, weight: Floats) -> tuple[float, ...]:
 
 
 _MOST_PIECES, _MOST_IN_ALL = 16, 1024
-"""Pieces of a feature, and of all features together."""
+"""Maximum number of pieces of a feature, and of all features together."""
 
 _ROWS_FOR_PIECES = 5_000
-"""The most rows that the bounds of pieces are learned from."""
+"""Maximum number of rows from which the bounds of pieces are learned."""
 
 LARGEST = 1e30
 """Trees compute in single precision: larger numbers are taken for this one."""
@@ -60,10 +60,10 @@ LARGEST = 1e30
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Features divided into intervals: how much of each interval lies below a value, from 0 to 1.
+    """Features divided into intervals: the share of each interval below a value, from 0 to 1.
 
-    Networks approximate a step of skewed numbers better by these inputs (Gorishniy, Rubachev and Babenko 2022). A
-    decision tree on each feature by itself chooses the bounds.
+    With these inputs, networks approximate steps and skewed features better (Gorishniy, Rubachev and Babenko 2022). A
+    decision tree on each feature alone chooses the bounds.
 
     Parameters
     ----------

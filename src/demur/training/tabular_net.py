@@ -23,11 +23,11 @@ from demur.training.architecture import Architecture, Numbers, Stack, generator_
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 _SCALE, _SLOW = 6.0, 0.1
-"""How much faster the features' scales learn than the weights, and how much slower biases, blends and embeddings."""
+"""Learning rates of the features' scales, and of biases, blends and embeddings, relative to that of the weights."""
 _ROWS_OF_BIAS = 5
-"""Rows through whose random mean a unit's hyperplane passes at first."""
+"""Number of random rows through whose mean the initial hyperplane of a unit passes."""
 _BITS_PER_CHOICE = 8
-"""Random bits that decide whether a unit is dropped: rates are multiples of 2^-8."""
+"""Number of random bits that decide whether a unit is dropped: rates are multiples of 2^-8."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class StackedTabularNet(Stack):
         return views
 
     def adapt(self, rows: Sequence[Tensor]) -> None:
-        """Fit the initial weights and biases to some rows (n_rows, n_features) of each network's own.
+        """Fit the initial weights and biases of each network to some of its rows (n_rows, n_features).
 
         Every unit's sum gets a standard deviation of 1 over the rows, and a bias with which it is 0 at a random mean of
         five of them: its hyperplane passes through the data.
@@ -285,7 +285,7 @@ class StackedTabularNet(Stack):
         return folded
 
     def decay(self, shares: Tensor) -> None:
-        """Take a share of each network's weights away, times the factor of their rate; biases do not decay."""
+        """Shrink each network's weights by a share times the factor of their rate; biases do not decay."""
         for name, part in self._parts.items():
             if not name.startswith("bias"):
                 part.mul_(1 - self._factors[name] * shares.view(-1, *[1] * (part.ndim - 1)))
@@ -392,10 +392,10 @@ class _Buffers:
 
 
 class _Choices:
-    """Random choices of units, from random bits of each network's own.
+    """Random choices of units, from separate random bits for each network.
 
     Every network has 64-bit xorshift generators (Marsaglia 2003), one for every eight choices, started from its seed.
-    They give the same bits on every device, inside a CUDA graph, and for any other networks in the stack.
+    They give the same bits on every device, inside a CUDA graph, and independently of the other networks in the stack.
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:

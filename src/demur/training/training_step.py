@@ -1,6 +1,6 @@
 """One training step of a stack: its minibatches, its loss and its update.
 
-Every group of networks walks through its own rows in its own order, and every parameter has its own weight decay.
+Every group of networks has its own rows in its own order, and every parameter has its own weight decay.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=Trainable)
 class Batches:
     """The rows of each group, shuffled anew each epoch by the group's own generator, and divided into batches.
 
-    Places that stay empty in a batch repeat one of its rows with weight 0.
+    Empty positions of a batch are filled with one of its rows at weight 0.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class TrainingStep:
         self._adam, self._learning_rate = Adam(stack.parameters, stack.gradients), learning_rate
 
     def examples(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Fetch the rows (n_groups, n), whose losses count with ``weight`` (n,).
+        """Return the examples of the rows (n_groups, n), whose losses have the weights ``weight`` (n,).
 
         Returns features (n_groups, n, n_features), targets (n_networks, n, ...) and weights (n_networks, n).
         """

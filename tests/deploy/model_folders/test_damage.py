@@ -96,7 +96,7 @@ def test_links_are_followed_since_what_they_lead_to_is_checked(model, tmp_path):
         load(model)
 
 
-def test_what_is_no_model(tmp_path):
+def test_paths_without_a_model_are_refused(tmp_path):
     with pytest.raises(ModelFileError, match="there is no model"):
         load(tmp_path / "nothing")
     (tmp_path / "file").write_text("x")
@@ -152,6 +152,15 @@ def test_nothing_but_a_model_is_replaced(model, tmp_path):
             save(Chow(0.2), tmp_path / name, overwrite=True)
     assert (model / "notes.txt").read_text() == "mine"
     assert sorted(os.listdir(tmp_path)) == ["file", "link", "model", "thesis"]
+
+
+@pytest.mark.parametrize("name", ["arrays.safetensors", "report.html", "model.json.sig"])
+def test_a_folder_named_like_a_file_of_a_model_is_not_replaced(model, name):
+    (model / name).mkdir()
+    (model / name / "thesis.tex").write_text("mine")
+    with pytest.raises(ModelFileError, match=f"it holds '{name}', which is not part of a model"):
+        save(Chow(0.2), model, overwrite=True)
+    assert (model / name / "thesis.tex").read_text() == "mine"
 
 
 def test_an_empty_folder_may_be_filled(tmp_path):

@@ -299,7 +299,7 @@ CANNOT = {
     "objects in an array": (lambda: {"a": np.array([Foreign()])}, r"model\['a'\]\[0\]: .*Foreign"),
     "a tensor": (lambda: [torch.eye(2)], r"model\[0\].*NumPy array"),
     "keys that are pairs": (lambda: {"a": {(1, 2): 3}}, r"model\['a'\]: .* keys .*use text"),
-    "keys that are truth values": (lambda: {True: 1, False: 2}, r"model: .* keys .*use text"),
+    "boolean keys": (lambda: {True: 1, False: 2}, r"model: .* keys .*use text"),
     "keys that are written alike": (lambda: {"a": {1: "number", "1": "text"}}, r"model\['a'\]: .* keys .*use text"),
 }
 

@@ -103,7 +103,7 @@ def test_a_missing_package_is_named_with_the_extra(model, monkeypatch, package, 
         _ = onnx_model(model) if call == "export" else compare_onnx(model, proto, X)
 
 
-def test_a_graph_of_another_model_is_told_apart(model):
+def test_a_graph_of_another_model_is_distinguished(model):
     """The comparison itself can fail."""
     other = RejectOption(GaussianNB(), cost=0.3, calibration=None).fit(X[:, ::-1], 2 - Y)
     found = compare_onnx(model, onnx_model(other), X)

@@ -102,14 +102,14 @@ def test_the_empty_text_is_missing_unless_it_is_a_category():
     assert run(fitted, rows)["label"].tolist() == [0, 1, 2] * 40
 
 
-def test_a_table_of_numbers_is_one_matrix_with_infinities_as_gaps():
+def test_a_table_of_numbers_is_one_matrix_with_infinities_and_numbers_too_large_as_gaps():
     rng = np.random.default_rng(0)
     columns = {name: np.round(rng.normal(size=200), 1) for name in "abc"}
     rows = pa.table({**columns, "y": pa.array(columns["a"] > 0.3)})
     fitted = tree_of(rows)
     assert [value.name for value in session(fitted).get_inputs()] == ["features"]
     new = np.column_stack(list(columns.values()))
-    new[:50, 0], new[50:90, 1] = np.inf, -np.inf
+    new[:25, 0], new[25:50, 0], new[50:90, 1] = np.inf, 1e31, -np.inf
     found = session(fitted).run(["label", "reject", "confidence"], {"features": new})
     decision = fitted.decide(pa.table(dict(zip("abc", new.T, strict=True))))
     assert found[0].dtype == np.bool_

@@ -1,8 +1,8 @@
 """Classifiers, transformers and calibrators as ONNX operators.
 
-skl2onnx translates what it covers in double precision. The functions here cover demur's own estimators, and what
-skl2onnx lacks or computes differently from scikit-learn: trees, binary discriminant analysis, scores without
-probabilities, soft votes, imputers, rare and missing categories.
+skl2onnx translates the estimators that it supports in double precision. The functions here translate demur's
+estimators, and estimators that skl2onnx lacks or computes differently from scikit-learn: trees, binary discriminant
+analysis, scores without probabilities, soft votes, imputers, rare and missing categories.
 """
 
 from collections.abc import Callable, Iterable
@@ -65,7 +65,7 @@ _CONVERTED = (
     BernoulliNB, ComplementNB, GaussianNB, LogisticRegression, LogisticRegressionCV, MLPClassifier, MultinomialNB,
     QuadraticDiscriminantAnalysis, MaxAbsScaler, MinMaxScaler, Normalizer, PCA, RobustScaler, StandardScaler,
 )  # fmt: skip
-"""What skl2onnx translates with double inputs to the probabilities of scikit-learn, as the tests compare."""
+"""Estimators that skl2onnx translates with double inputs; tests compare the probabilities with scikit-learn's."""
 
 
 def proba(graph: Graph, X: str, model: Estimator, classes: AnyArray | None = None) -> str:
@@ -84,7 +84,7 @@ def proba(graph: Graph, X: str, model: Estimator, classes: AnyArray | None = Non
             f"the classifier {name} has no ONNX form in demur; fit another model, such as a logistic regression "
             "(--model lr) or scikit-learn's gradient boosting (--model hgb)."
         )
-    if classes is None or len(model.classes_) == len(classes):
+    if classes is None or np.array_equal(model.classes_, classes):
         return found
     return graph.op("MatMul", found, np.eye(len(classes))[np.searchsorted(classes, model.classes_)])
 
@@ -249,7 +249,7 @@ def network_decision(graph: Graph, X: str, model: RejectClassifier) -> list[str]
 
 
 def transformed(graph: Graph, X: str, transformer: Any) -> str:
-    """Return what a fitted transformer makes of the features."""
+    """Return the features after a fitted transformer."""
     if transformer is None or getattr(transformer, "func", X) is None:  # a fitted "passthrough"
         return X
     if isinstance(transformer, Pipeline):

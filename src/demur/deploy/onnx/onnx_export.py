@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from demur import __version__
 from demur.array_types import AnyArray, Estimator, FilePath
 from demur.columns import Schema, as_table
-from demur.columns.schema import Column, as_type
+from demur.columns.schema import LARGEST, Column, as_type
 from demur.deploy.onnx.classifier_graphs import network_decision, option_proba
 from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, Operand, require
 from demur.estimators import RejectClassifier, RejectOption
@@ -26,7 +26,7 @@ from demur.whole_file import write_whole
 
 FEATURES = "features"
 OWN_NAMES = (FEATURES, "cost", "label", "reject", "confidence", "proba")
-"""What the graph itself calls its inputs and outputs."""
+"""Names of the graph's own inputs and outputs."""
 
 
 def schema_of(model: Estimator) -> Schema | None:
@@ -40,7 +40,7 @@ def schema_of(model: Estimator) -> Schema | None:
 
 
 def input_names(schema: Schema) -> dict[str, str]:
-    """Return the input of each column: its own name, unless the graph needs that for something else.
+    """Return the input name of each column: its own name, unless the graph uses that name.
 
     Examples
     --------
@@ -56,18 +56,19 @@ def input_names(schema: Schema) -> dict[str, str]:
     return names
 
 
-def _table_inputs(graph: Graph, schema: Schema) -> str:
-    """Declare the columns of a table, and return them as ``Schema.encode`` would."""
+def _table_inputs(graph: Graph, schema: Schema, largest: float) -> str:
+    """Declare the columns of a table, and return their codes; numbers above the largest count as missing."""
     graph.schema = schema
     if all(column.kind == "number" for column in schema.columns):
-        return _without_infinities(graph, graph.input(FEATURES, np.float64, ["rows", len(schema.columns)]))
-    parts = [
-        _codes(graph, column, name)
-        if column.kind == "category"
-        else _without_infinities(graph, graph.input(name, np.float64, ["rows", 1]))
-        for column, name in zip(schema.columns, input_names(schema).values(), strict=True)
-    ]
-    return graph.op("Concat", *parts, axis=1)
+        codes = graph.input(FEATURES, np.float64, ["rows", len(schema.columns)])
+    else:
+        parts = [
+            _codes(graph, column, name) if column.kind == "category" else graph.input(name, np.float64, ["rows", 1])
+            for column, name in zip(schema.columns, input_names(schema).values(), strict=True)
+        ]
+        codes = graph.op("Concat", *parts, axis=1)
+    too_large = graph.op("Greater", graph.op("Abs", codes), np.array(largest))
+    return graph.op("Where", too_large, np.array(np.nan), codes)
 
 
 def onnx_inputs(model: Estimator, rows: Any) -> dict[str, AnyArray]:
@@ -101,10 +102,6 @@ def _as_input(column: Column, values: Any) -> AnyArray:
         return column.encode(values, "the table")[:, None]
     texts = as_type(values, pa.string(), column.name, "the table").to_pylist()
     return np.array(["" if text is None else text for text in texts], dtype=object)[:, None]  # ONNX has no null
-
-
-def _without_infinities(graph: Graph, value: str) -> str:
-    return graph.op("Where", graph.op("IsInf", value), np.array(np.nan), value)
 
 
 def _codes(graph: Graph, column: Column, name: str) -> str:
@@ -148,9 +145,9 @@ def onnx_model(model: Estimator) -> Any:
     Inputs
         ``features``, double of shape (rows, n_features), or (rows, ...) as a torch module takes its rows. A model that
         was fitted on a table with other columns than numbers has one input per column instead, of shape (rows, 1) and
-        named like it (``column_cost`` if it is named like an input or output below): double for numbers, truth values
-        (0 and 1), dates (days since 1970) and times (seconds), with NaN for missing values; text for categories, with
-        the empty text for missing ones. (If the empty text is itself a category, a missing value counts as it.)
+        named like it (``column_cost`` if it is named like an input or output below): double for numbers, booleans (0
+        and 1), dates (days since 1970) and times (seconds), with NaN for missing values; text for categories, with the
+        empty text for missing ones. (If the empty text is itself a category, a missing value counts as it.)
         :func:`onnx_inputs` makes them.
 
         ``cost``, one double, may be left out. It exists where the model decides by Chow's rule.
@@ -226,7 +223,7 @@ def onnx_model(model: Estimator) -> Any:
 
 
 def _refuse_text_and_scope(classifier: Estimator, schema: Schema | None) -> None:
-    """Refuse what no graph computes: text as numbers, and the probability of being in scope."""
+    """Refuse models that no graph computes: those that read text, or estimate the probability of being in scope."""
     inner = getattr(classifier, "estimator_", classifier)
     encoding = getattr(inner, "encoding_", None)
     if (schema is not None and schema.text.any()) or getattr(encoding, "dense_text", None) is not None:
@@ -259,11 +256,11 @@ def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Sch
             f"the column {other[0]!r} is passed unchanged to a classifier that was fitted elsewhere, and only columns "
             "of numbers are exported then; export your own pipeline with skl2onnx."
         )
-    return _table_inputs(graph, schema)
+    return _table_inputs(graph, schema, LARGEST if isinstance(model, TableModel) else np.finfo(np.float64).max)
 
 
 def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) -> tuple[str, float | None]:
-    """Add the decision, declare its outputs, and return the rule in words and the cost that is an input."""
+    """Add the decision, declare its outputs, and return the description of the rule and the cost that is an input."""
     proba = None
     if isinstance(model, RejectClassifier):
         label, confidence, last = network_decision(graph, X, model)
@@ -295,7 +292,7 @@ def _declare_outputs(graph: Graph, X: str, model: Estimator, classes: AnyArray) 
 
 
 def _threshold(graph: Graph, rule: Any) -> tuple[Operand, str, float | None]:
-    """Return what the confidence must exceed, the rule in words, and the cost that is an input."""
+    """Return the threshold of the confidence, the description of the rule, and the cost that is an input."""
     if type(rule) in (Chow, Relinked):
         price = float(_one_for_all(rule.cost, 0))
         graph.constant(np.array(price), "cost")  # the default of the input with the same name
@@ -325,7 +322,7 @@ def export_onnx(model: Estimator, path: FilePath, *, overwrite: bool = False) ->
     model : RejectClassifier, RejectOption or TableModel
         Fitted; see :func:`onnx_model` for the inputs and outputs of the graph.
     path : path
-        The file to write. Its folder must exist.
+        The file to write. Its folder is created if it does not exist.
     overwrite : bool, default=False
         Whether a file that is there already may be replaced.
 
@@ -333,7 +330,7 @@ def export_onnx(model: Estimator, path: FilePath, *, overwrite: bool = False) ->
     ------
     ExportError
         If a part of the model has no ONNX form.
-    FileExistsError, FileNotFoundError, IsADirectoryError
+    FileExistsError, IsADirectoryError
         If the file cannot be written there.
 
     Examples
@@ -350,12 +347,12 @@ def export_onnx(model: Estimator, path: FilePath, *, overwrite: bool = False) ->
 
 
 TOLERANCE = 1e-6
-"""How far probabilities of a graph may be from those of its model."""
+"""Largest tolerated difference between the probabilities of a graph and of its model."""
 
 
 @dataclass(frozen=True)
 class GraphAgreement:
-    """How often a graph and its model differ.
+    """Comparison of a graph with its model.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ Operand: TypeAlias = "str | AnyArray | np.generic"
 """The name of a value in the graph, or a constant."""
 
 OPSET, ML_OPSET, IR_VERSION = 18, 3, 8
-"""Versions of the end of 2022, which every runtime in use reads."""
+"""Operator set versions of the end of 2022, which current runtimes support."""
 
 DOMAIN_ML = "ai.onnx.ml"
 
@@ -108,7 +108,7 @@ def stored_network(model: TorchClassifier) -> OnnxNetwork:
 
 
 class Graph:
-    """Operators, constants, inputs and outputs, each value under a name of its own.
+    """Operators, constants, inputs and outputs, each value with a unique name.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class Graph:
         self.schema: Any = None  # of the table whose columns are the inputs
 
     def _name(self, what: str) -> str:
-        """Return a new name, which no column of a table has."""
+        """Return a new name that is not the name of a column."""
         return f"demur/{len(self.nodes) + len(self.constants)}/{what}"
 
     def constant(self, values: AnyArray | np.generic, name: str | None = None) -> str:
@@ -160,7 +160,7 @@ class Graph:
         self.outputs.append(self.onnx.helper.make_tensor_value_info(name, self._type(dtype), shape))
 
     def traced(self, function: Callable[..., Any], *inputs: tuple[str, tuple[int, ...]]) -> list[str]:
-        """Add what a function of tensors in double precision computes, and return the names of its results.
+        """Add the operations of a function of tensors in double precision, and return the names of its results.
 
         torch translates the operations that the function applies to tensors of the given shapes. The first dimension
         of a shape may have another size when the graph runs.

@@ -70,7 +70,7 @@
     const nearest = Object.entries(found.proba || {}).sort((one, other) => other[1] - one[1]).slice(0, 3);
     element("nearest").replaceChildren(...nearest.flatMap(([name, share]) => [entry("dt", name), entry("dd", percent(share))]));
     const words = (found.because || []).map((one) => entry("li", `${one.column}: ${one.note.replaceAll("%", "\u00a0%")}`));
-    if (found.because && !words.length) words.push(entry("li", "No single column makes it so."));
+    if (found.because && !words.length) words.push(entry("li", "No single column explains it."));
     element("because").replaceChildren(...words);
   };
 
