@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -69,9 +68,13 @@ class Trainable(ABC):
 
     def __post_init__(self) -> None:
         for name, interval in self.ranges.items():
-            value, ends = getattr(self, name), [float(end) for end in interval[1:-1].split(",")]
-            closed = [end for end, bracket in zip(ends, interval[:: len(interval) - 1], strict=True) if bracket in "[]"]
-            if not (value is None or isinstance(value, str) or all_between(value, *ends) or value in closed):
+            value: Any = getattr(self, name)
+            if value is None or isinstance(value, str):
+                continue
+            low, high = map(float, interval[1:-1].split(","))
+            above = value >= low if interval[0] == "[" else value > low
+            inside = above & (value <= high if interval[-1] == "]" else value < high)
+            if not (inside if isinstance(inside, bool) else inside.all()):  # of every network of a stack
                 raise InputError(f"{name} must be in {interval}, got {value}.")
 
     def margin_functions(self) -> tuple[MarginFunction, ...]:
@@ -380,20 +383,6 @@ def _holds(condition: Tensor) -> bool:
         return bool(condition)
     except RuntimeError:
         return False
-
-
-def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:
-    """Say whether a hyper-parameter, for every network of a stack, lies strictly between two numbers.
-
-    Examples
-    --------
-    >>> all_between(2.0, 0), all_between(torch.tensor([0.5, 1.0]), 0, 1)
-    (True, False)
-    """
-    if isinstance(value, (int, float)):
-        return low < value < high
-    values = torch.as_tensor(value)
-    return bool(((values > low) & (values < high)).all())
 
 
 def at_least_single(value: Value) -> Value:
