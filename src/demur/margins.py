@@ -119,6 +119,7 @@ def own_fact(thing: object, name: str) -> Any:
 M = TypeVar("M", bound=MarginFunction)
 
 _margins: NamedClasses[MarginFunction] = NamedClasses("margin function")
+registered_classes = _margins.classes
 
 
 def register_margin(cls: type[M]) -> type[M]:
@@ -144,11 +145,6 @@ def register_margin(cls: type[M]) -> type[M]:
     """
     _margins.add(cls.name, cls)
     return cls
-
-
-def registered_classes() -> set[type[MarginFunction]]:
-    """Return the classes of all registered margin functions."""
-    return _margins.classes()
 
 
 def unregister_margin(name: str) -> None:

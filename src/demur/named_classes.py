@@ -91,7 +91,7 @@ class NamedClasses(Generic[T]):
 
     def make(self, name: str, **fields: Any) -> T:
         """Return an object of the class of that name; the given fields replace the registered ones."""
-        return self[name](**{**self._fields.get(name, {}), **fields})
+        return self[name](**{**self._fields[name], **fields})
 
     def __getitem__(self, name: str) -> type[T]:
         if name not in self._classes:

@@ -189,7 +189,7 @@ def test_a_rule_of_ones_own(demur, folder):
         (("mh", "--classes", 3), "two classes only"),
         (("ce", "--beta", 2), "ce has no beta"),
         (("apc+log", "--beta", "some"), "'acc', 'rej' or 'mean'"),
-        (("ova+hin", "--tau", 3), "tau must lie strictly between"),
+        (("ova+hin", "--tau", 3), "tau must be in (-1, 1), got 3"),
         (("own:missing",), "has no object 'missing'"),
         (("nowhere:loss",), "cannot import 'nowhere'"),
         (("broken:loss",), "no_such_module_at_all"),

@@ -257,8 +257,8 @@ class _Incomplete:
         (lambda loss: loss.decide(torch.full((3,), torch.nan), [0.0]), InputError, "NaN"),
         (lambda loss: get_joint("rs").inverse_link(torch.zeros(3), 1), InputError, "no inverse link"),
         (lambda loss: resolve_joint(_Incomplete), InputTypeError, "a joint loss is one of"),
-        (lambda loss: RealizableDeferral(2.0), InputError, "q must be"),
-        (lambda loss: get_joint("decoupled", weight=0.0), InputError, "weight must be positive"),
+        (lambda loss: RealizableDeferral(2.0), InputError, r"q must be in \[0, 1\]"),
+        (lambda loss: get_joint("decoupled", weight=0.0), InputError, r"weight must be in \(0, inf\)"),
     ],
 )
 def test_invalid_scores_raise_clear_errors(call, error, message):

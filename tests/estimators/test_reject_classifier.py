@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from demur import RejectClassifier
 from demur.estimators import AnswersNothingWarning
 from demur.estimators.network_selection import fit_fold_networks, scaled_inputs
-from demur.losses import CrossEntropy, available, get
+from demur.losses import CrossEntropy, FunctionLoss, available, get
 from demur.metrics import zero_one_c_risk, zero_one_c_scorer
 from demur.training import PeriodicEmbeddings
 
@@ -78,6 +78,17 @@ def test_a_table_of_any_columns_needs_no_encoding(mixed):
         mixed.predict(np.zeros((2, 5)))
     copy = pickle.loads(pickle.dumps(mixed))
     np.testing.assert_array_equal(copy.predict_proba(frame), proba)
+
+
+@pytest.mark.slow
+def test_all_of_many_categories_tell_something():
+    rng = np.random.default_rng(0)
+    town = np.repeat(np.arange(150), 10)  # equally frequent, so that none is more important than another
+    frame = pd.DataFrame({"town": [f"town {k}" for k in town], "noise": rng.normal(size=len(town))})
+    labels = rng.integers(3, size=150)[town]
+    train = np.arange(len(town)) % 10 < 7
+    model = RejectClassifier(epochs=20, n_members=2, random_state=0).fit(frame[train], labels[train])
+    assert (model.decide(frame[~train]).label == labels[~train]).mean() > 0.95
 
 
 def test_codes_of_categories_are_told_by_a_parameter():
@@ -251,6 +262,14 @@ def test_scaling_is_part_of_the_model_or_the_users():
 def test_row_order_does_not_matter(ce):
     order = np.random.default_rng(0).permutation(len(X))
     assert (clone(ce).fit(X[order], Y[order]).predict_proba(X) == ce.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize("options", [BRIEF, QUICK])
+def test_single_and_double_precision_rows_of_one_value_give_one_model(options):
+    single = X.astype(np.float32)
+    models = [RejectClassifier(**options).fit(rows, Y) for rows in (single, single.astype(np.float64))]
+    proba = [model.predict_proba(rows) for model in models for rows in (single, single.astype(np.float64))]
+    assert all(np.allclose(one, proba[0], atol=1e-6) for one in proba)
 
 
 def test_zero_weights_are_no_rows(ce):
@@ -520,6 +539,18 @@ def test_a_loss_object_and_a_module():
 
     model = RejectClassifier(CrossEntropy(), module=deep, **{**QUICK, "epochs": 25}).fit(X, Y)
     assert -model.score(X, Y) < 0.15
+    with pytest.raises(TypeError, match=r"a function of .* already trained goes into TorchClassifier"):
+        RejectClassifier(module=torch.nn.Linear(4, 3)).fit(X, Y)
+
+
+def test_the_cost_of_a_function_that_does_not_take_it_may_change():
+    loss = FunctionLoss(torch.nn.CrossEntropyLoss(reduction="none"))
+    model = RejectClassifier(loss, **QUICK).fit(X, Y)
+    assert model.cost_adjustable
+    assert np.allclose(model.predict_proba(X), RejectClassifier("ce", **QUICK).fit(X, Y).predict_proba(X), atol=1e-5)
+    assert model.decide(X, cost=0.01).reject.sum() > model.decide(X, cost=0.4).reject.sum()
+    with pytest.raises(ValueError, match="CrossEntropyLoss must return one loss per row"):
+        RejectClassifier(FunctionLoss(torch.nn.CrossEntropyLoss()), **QUICK).fit(X, Y)
 
 
 def test_pickles_clones_searches_and_cross_validates(ce):

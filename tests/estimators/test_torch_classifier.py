@@ -5,10 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import demur
 from demur import DeferOption, RejectOption, RiskControl, TorchClassifier
@@ -86,6 +89,43 @@ def test_one_score_is_the_log_odds_of_the_second_class():
     rows = rows_of("table")
     odds = torch.sigmoid(module(torch.tensor(rows, dtype=torch.float32))).detach().numpy()[:, 0]
     assert np.allclose(TorchClassifier(module, [False, True]).predict_proba(rows)[:, 1], odds, atol=1e-6)
+
+
+class InADictionary(torch.nn.Linear):
+    def forward(self, x):
+        return {"features": x, "logits": super().forward(x)}
+
+
+def test_scores_in_a_dictionary_are_its_logits(tmp_path):
+    torch.manual_seed(0)
+    plain, rows = classifier("table"), rows_of("table")
+    torch.manual_seed(0)
+    model = TorchClassifier(InADictionary(4, 3), CLASSES)
+    assert np.allclose(model.predict_proba(rows), plain.predict_proba(rows))
+    demur.save(model, tmp_path / "model")
+    assert np.allclose(demur.load(tmp_path / "model").predict_proba(rows), plain.predict_proba(rows), atol=1e-6)
+
+
+def test_a_data_frame_has_the_columns_in_the_order_that_the_network_has_seen(tmp_path):
+    frame = pd.DataFrame(rows_of("table"), columns=list("abcd"))
+    model = RejectOption(classifier("table"), cost=0.4).fit(frame, CLASSES[np.arange(len(frame)) % 3])
+    demur.save(model, tmp_path / "model")
+    for one in (model, demur.load(tmp_path / "model")):
+        assert np.allclose(one.predict_proba(frame.to_numpy()), model.predict_proba(frame), atol=1e-6)
+        assert np.allclose(one.predict_proba(pl.DataFrame(frame)), model.predict_proba(frame), atol=1e-6)
+        with pytest.raises(ValueError, match="must be in the same order"):
+            one.predict_proba(frame[list("dcba")])
+        with pytest.raises(ValueError, match="unseen at fit time"):
+            one.predict_proba(frame.rename(columns={"a": "e"}))
+
+
+def test_a_pipeline_with_a_network_is_saved(tmp_path):
+    rows = rows_of("table")
+    labels = CLASSES[np.arange(len(rows)) % 3]
+    pipeline = make_pipeline(StandardScaler(), classifier("table")).fit(rows, labels)
+    model = RejectOption(pipeline, cost=0.4).fit(rows, labels)
+    demur.save(model, tmp_path / "model")
+    assert np.allclose(demur.load(tmp_path / "model").predict_proba(rows), model.predict_proba(rows), atol=1e-6)
 
 
 def test_what_the_network_cannot_compute_is_uniform_and_declined():
@@ -198,6 +238,8 @@ def test_a_forged_graph_reads_no_file(tmp_path, monkeypatch):
     [
         ((np.tanh, CLASSES), {}, InputTypeError, "must be a torch.nn.Module, got ufunc"),
         ((torch.nn.Linear(4, 3), ["a", "b", "a"]), {}, InputError, "different ones"),
+        ((torch.nn.Linear(4, 3), 3), {}, InputError, "two or more different ones, got 3"),
+        ((torch.nn.Linear(4, 3), CLASSES), {"batch_size": 0}, InputError, "batch_size must be a whole number"),
         ((torch.nn.Linear(4, 3), ["a", "b"]), {}, InputError, "2 classes need 2 scores"),
         ((torch.nn.Linear(4, 3), CLASSES), {"dtype": "int8"}, InputError, "dtype must be one of"),
         ((torch.nn.Flatten(0), CLASSES), {}, InputError, "scores of shape"),

@@ -85,9 +85,24 @@ def test_vmap_gives_each_example_its_loss_and_decision(name):
     loss, scores, y = example(name, 4, n=6)
     expected = loss(scores, y, 0.2)
     assert torch.allclose(torch.func.vmap(lambda s, k: loss(s, k, 0.2))(scores, y), expected, rtol=1e-5)
+    n_classes = 2 if loss.binary_only else 4
+    for named in ({}, {"label_smoothing": 0.1}, {"class_weight": torch.arange(1.0, n_classes + 1)}):
+        module = as_module(loss, cost=0.2, reduction="none", **named)
+        assert torch.allclose(torch.func.vmap(module)(scores, y), module(scores, y), rtol=1e-5)
     assert torch.allclose(torch.func.vmap(as_module(loss, cost=0.2))(scores, y), expected, rtol=1e-5)
     reject = torch.func.vmap(lambda s: loss.decide(s, 0.2).reject)(scores)
     assert torch.equal(reject, loss.decide(scores, 0.2).reject)
+
+
+@pytest.mark.parametrize("name", available())
+def test_no_value_is_read_so_that_nothing_waits_for_a_gpu(name):
+    loss, scores, y = example(name, 4, n=6)
+    n_classes = 2 if loss.binary_only else 4
+    scores = scores.to("meta").requires_grad_()  # tensors without values
+    for named in ({}, {"label_smoothing": 0.1}, {"class_weight": [1.0] * n_classes}):
+        module = as_module(loss, cost=0.2, **named).to("meta")
+        for target in (y.to("meta"), torch.zeros(6, n_classes, device="meta")):
+            assert torch.autograd.grad(module(scores, target), scores)[0].shape == scores.shape
 
 
 @pytest.mark.slow  # importing the compiler takes seconds
@@ -119,6 +134,37 @@ def test_buffers_travel_and_modules_are_copied():
     for again in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         assert torch.equal(again(scores, y), module(scores, y))
     assert "cao" in repr(module)
+
+
+def test_a_module_in_half_precision_weighs_in_single_precision():
+    scores, y = torch.randn(1000, 3), torch.arange(1000) % 3
+    rounded = torch.tensor([0.1, 0.2, 0.3]).bfloat16()
+    half = as_module("ova+log", class_weight=rounded.float()).bfloat16()
+    assert torch.equal(half(scores, y), as_module("ova+log", class_weight=rounded.float())(scores, y))
+    cost = torch.tensor([0.1, 0.2], dtype=torch.float64)
+    assert as_module("cao", cost=cost)(scores[:2], y[:2]).dtype == torch.float32
+
+
+@pytest.mark.parametrize("loss", ["ce", "focal", "ms"])
+def test_soft_labels_and_class_weights_have_as_many_classes_as_the_scores(loss):
+    n_outputs = get(loss).n_outputs(3)
+    scores, y = torch.zeros(2, n_outputs), torch.tensor([0, 1])
+    with pytest.raises(InputError, match=f"soft labels of 5 classes need {n_outputs + 2} scores with {loss}, got"):
+        as_module(loss, cost=0.2)(scores, torch.full((2, 5), 0.2))
+    with pytest.raises(InputError, match="class_weight of 4 classes need"):
+        as_module(loss, cost=0.2, class_weight=[1.0, 2.0, 3.0, 4.0])(scores, y)
+    with pytest.raises(InputError, match="one-hot labels as floats"):
+        as_module(loss, cost=0.2)(scores, F.one_hot(y, 3))
+
+
+def test_a_plain_function_without_a_cost_needs_none():
+    scores, y = segmentation()
+    plain = as_module(torch.nn.CrossEntropyLoss(reduction="none"), class_weight=[1.0, 2.0, 0.5, 0.0, 3.0])
+    assert torch.allclose(plain(scores, y), F.cross_entropy(scores, y, weight=plain.class_weight))
+    with pytest.raises(InputTypeError, match="needs a cost"):
+        as_module(lambda scores, y, cost: cost * scores[:, 0])
+    with pytest.raises(InputError, match="must return one loss per row: do not reduce"):
+        as_module(torch.nn.CrossEntropyLoss())(scores, y)
 
 
 def test_all_ignored_is_nan_as_in_torch_and_no_rows_sum_to_zero():

@@ -274,3 +274,5 @@ def test_a_module_equals_the_perceptron_of_the_same_shape():
 def test_a_module_with_the_wrong_outputs_is_refused():
     with pytest.raises(ValueError, match=r"but four rows gave \(4, 3\)"):
         ModuleArchitecture(lambda d, k: nn.Linear(d, 3), 5, 4)
+    with pytest.raises(ValueError, match="but four rows gave tuple"):
+        ModuleArchitecture(nn.LSTM, 5, 4)

@@ -352,14 +352,11 @@ class RealizableDeferral(JointLoss):
     """
 
     q: float = 1.0
+    ranges: ClassVar = {"q": "[0, 1]"}
     equation = "Mao, Mohri & Zhong 2024; Mozannar et al. 2023 at q = 0"
     why = "at q = 1 the risk is linear in the softmax; below, an expert who errs at random is asked too seldom"
     trained_for_prices = True
     has_estimates = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.q <= 1:
-            raise InputError(f"q must be in [0, 1], got {self.q}.")
 
     @property
     def name(self) -> str:
@@ -412,13 +409,10 @@ class DecoupledDeferral(JointLoss):
     """
 
     weight: float = 1.0
+    ranges: ClassVar = {"weight": "(0, inf)"}
     name = "decoupled"
     equation = "Montreuil et al. 2026"
     why = "both parts are strictly proper: softmax is eta, each sigmoid is rho_j"
-
-    def __post_init__(self) -> None:
-        if not self.weight > 0:
-            raise InputError(f"weight must be positive, got {self.weight}.")
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper | None = None) -> Tensor:
         g, d, label, right, asked = _parts(scores, y)

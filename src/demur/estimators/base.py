@@ -272,7 +272,7 @@ def checked_examples(
     """
     weight = np.ones(len(X)) if weight is None else weight
     more = np.empty((len(X), 0)) if more is None else more
-    keys = np.ascontiguousarray(np.column_stack([X + 0.0, y, more, weight]).astype(X.dtype))  # + 0.0: -0.0 is 0.0
+    keys = np.column_stack([X + 0.0, y, more, weight])  # + 0.0: -0.0 is 0.0
     order = np.argsort(keys.view(np.dtype((np.void, keys.itemsize * keys.shape[1]))).ravel(), kind="stable")
     order = order[weight[order] > 0]
     if groups is not None:

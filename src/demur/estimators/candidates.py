@@ -126,13 +126,17 @@ def dense_view(categorical: Mask, n_text: int = 0) -> Any:
     return _view(categorical, numbers, n_text)
 
 
+_MOST_INDICATORS = 1_000
+"""Indicators of all categories together that networks see: of one column all, of many columns the 50 most frequent."""
+
+
 def numbers_view(categorical: Mask) -> Any:
     """Return a transformer that replaces categories by indicators and leaves the other columns unchanged."""
-    return _view(categorical, "passthrough")
+    return _view(categorical, "passthrough", most=int(np.clip(_MOST_INDICATORS // max(categorical.sum(), 1), 50, 255)))
 
 
-def _view(categorical: Mask, numbers: Any, n_text: int = 0) -> Any:
-    indicators = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=50, sparse_output=False)
+def _view(categorical: Mask, numbers: Any, n_text: int = 0, most: int = 50) -> Any:
+    indicators = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=most, sparse_output=False)
     columns = np.arange(len(categorical))
     text = columns >= len(columns) - n_text
     parts: list[Any] = [

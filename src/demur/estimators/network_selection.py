@@ -295,7 +295,7 @@ class FittedNetworks(ScaledNetworks):
 
     def proba(self, X: AnyArray) -> AnyArray:
         """Return the class probabilities in float64, averaged over the members and divided by their sum."""
-        return self.over_pieces(X, lambda scores: (_normalised(self._estimates(scores)),))[0]
+        return self.over_pieces(X, self.label_confidence_proba)[2]
 
     def _estimates(self, scores: Any) -> Any:
         """Return the inverse link of the scores, averaged over the members and calibrated: (n_rows, n_classes)."""

@@ -383,11 +383,8 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
     ) -> Examples:
         """Check the training data, and set the classes."""
         features, labels, codes = self._learn_classes(X, y)
-        weight = row_weights(features, sample_weight)
-        if self.class_weight is not None:
-            by_class = compute_sample_weight(self.class_weight, labels)
-            weight = by_class if weight is None else weight * by_class
-        return checked_examples(features, codes, weight, groups)
+        weight, by_class = row_weights(features, sample_weight), compute_sample_weight(self.class_weight, labels)
+        return checked_examples(features, codes, by_class if weight is None else weight * by_class, groups)
 
     def _read(self, X: Features, y: ArrayLike) -> tuple[AnyArray, AnyArray]:
         self.encoding_ = None
@@ -463,8 +460,10 @@ class RejectClassifier(TrainsNetworks, RejectingClassifier):
             raise InputError(f"calibration must be 'auto', 'temperature' or None, got {self.calibration!r}.")
         for name in ("embeddings", "patience"):
             if getattr(self, name) is not None and self._is_plain():
-                only = "is for the default networks, of losses with a link"
-                raise InputError(f"{name} {only}; leave it out, or hidden_units and module.")
+                raise InputError(
+                    f"{name} is for the default networks, of losses with a link; leave it out, or hidden_units and "
+                    "module."
+                )
         loss = resolve(self.loss)
         loss.check_cost(self.cost)
         several = self.n_members is not None and self.n_members > 1

@@ -521,7 +521,7 @@ def _row_keys(X: Features) -> AnyArray:
 def _columns(X: Features) -> Iterable[Any] | None:
     """Return the columns of a table, or None for anything else."""
     if hasattr(X, "iloc") and hasattr(X, "columns"):
-        return [X.iloc[:, position] for position in range(X.shape[1])]
+        return [column for _, column in X.items()]
     for name in ("get_columns", "itercolumns"):  # of polars and of pyarrow
         if hasattr(X, name):
             return list(getattr(X, name)())

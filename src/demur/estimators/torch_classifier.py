@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import _check_feature_names, _get_feature_names
 
 from demur.array_types import AnyArray, ByName, Features, Floats
 from demur.errors import InputError, InputTypeError, MissingExtraError
-from demur.estimators.base import NothingToFit
+from demur.estimators.base import NothingToFit, check_whole
 from demur.lazy_torch import Tensor, nn, torch
 from demur.losses import Loss, resolve
 
@@ -26,21 +27,23 @@ class TrainedNetwork(NothingToFit):
     batch_size: int
     dtype: str
     input_shape_: tuple[int, ...]
+    feature_names_in_: AnyArray
 
     @property
     def classes_(self) -> AnyArray:
         """The classes, sorted as scikit-learn sorts them."""
         return np.unique(np.asarray(self.classes))
 
-    @property
-    def n_features_in_(self) -> int:
-        """The number of features, known after the first rows; only of networks that take a matrix."""
-        if len(getattr(self, "input_shape_", ())) != 1:
-            raise AttributeError("n_features_in_ is known of networks that have seen a matrix")
-        return self.input_shape_[0]
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the shape of a row, and the names of columns."""
+        self.predict_proba(X[:1])
+        return self
 
     def predict_proba(self, X: Features) -> Floats:
         """Return class probabilities of shape (n_rows, n_classes); uniform ones where the network returns NaN."""
+        check_whole("batch_size", self.batch_size)
+        if _get_feature_names(X) is not None:
+            _check_feature_names(self, X, reset=not hasattr(self, "feature_names_in_"))
         rows = np.asarray(X)
         if rows.ndim < 2 or rows.dtype.kind not in "biuf":
             raise InputError(
@@ -50,6 +53,8 @@ class TrainedNetwork(NothingToFit):
             raise InputError(
                 f"rows must have the shape {self.input_shape_}, got {rows.shape[1:]}; pad sequences to one length."
             )
+        if rows.ndim == 2:
+            self.n_features_in_ = rows.shape[1]
         parts = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
         found = [self._proba(np.ascontiguousarray(part, dtype=self.dtype)) for part in parts]
         return np.concatenate([np.empty((0, len(self.classes_))), *found])
@@ -68,8 +73,8 @@ class TorchClassifier(TrainedNetwork):
     Parameters
     ----------
     module : torch.nn.Module
-        Trained network that maps a batch of rows to scores of shape (rows, n_outputs), or to an object with the
-        attribute ``logits``, as in Hugging Face. It is used on the device of its parameters, in evaluation mode.
+        Trained network that maps a batch of rows to scores of shape (rows, n_outputs), or to an object or a dictionary
+        with ``logits``, as in Hugging Face. It is used on the device of its parameters, in evaluation mode.
     classes : array of shape (n_classes,)
         Class of each score.
     loss : str or Loss, default="ce"
@@ -87,6 +92,10 @@ class TorchClassifier(TrainedNetwork):
         The classes, sorted; the probabilities are in this order.
     input_shape_ : tuple of int
         The shape of one row: that of the first rows seen. An image is (channels, height, width).
+    n_features_in_ : int
+        The number of features, of a network that has seen a matrix.
+    feature_names_in_ : array of str
+        The columns of the first data frame seen: others must have the same columns in the same order.
 
     Examples
     --------
@@ -108,16 +117,16 @@ class TorchClassifier(TrainedNetwork):
         """Return the probabilities of a batch, in double precision and in the order of ``classes_``."""
         parameter = next(self.module.parameters(), rows)
         found = self.module(rows.to(parameter if rows.is_floating_point() else parameter.device))
-        scores = getattr(found, "logits", found)
+        scores = found.get("logits", found) if isinstance(found, dict) else getattr(found, "logits", found)
         given, loss = np.asarray(self.classes), resolve(self.loss)
         if not isinstance(scores, Tensor) or scores.ndim != 2:
             shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
             raise InputError(f"the module must return scores of shape (rows, n_outputs), got {shape}.")
         if scores.shape[1] == 1 and len(given) == 2 and loss.softmax_link:
             scores = torch.cat([torch.zeros_like(scores), scores], 1)
-        if scores.shape[1] != loss.n_outputs(len(given)):
+        if scores.shape[1] != (needed := loss.n_outputs(len(given))):
             raise InputError(
-                f"{len(given)} classes need {loss.n_outputs(len(given))} scores with the loss {loss.name!r}, and the "
+                f"{len(given)} classes need {needed} scores with the loss {loss.name!r}, and the "
                 f"module returns {scores.shape[1]}."
             )
         proba = loss.inverse_link(scores.double())[:, torch.as_tensor(np.argsort(given), device=scores.device)]
@@ -128,8 +137,8 @@ class TorchClassifier(TrainedNetwork):
         """Refuse invalid parameters."""
         if not isinstance(self.module, torch.nn.Module):
             raise InputTypeError(f"module must be a torch.nn.Module, got {type(self.module).__name__}.")
-        if len(self.classes_) != len(self.classes) or len(self.classes) < 2:
-            raise InputError(f"classes must be two or more different ones, got {list(self.classes)!r}.")
+        if not 1 < len(self.classes_) == np.size(self.classes):
+            raise InputError(f"classes must be two or more different ones, got {self.classes!r}.")
         if self.dtype not in _TYPES:
             raise InputError(f"dtype must be one of {', '.join(_TYPES)}, got {self.dtype!r}.")
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import ClassVar
 
-from demur.errors import InputError
 from demur.lazy_torch import F, Tensor, torch
-from demur.losses.loss import Hyper, Loss, all_between, score_of_label, weighted_one_versus_all
+from demur.losses.loss import Hyper, Loss, score_of_label, weighted_one_versus_all
 from demur.losses.registry import register
 from demur.rules import Decision
 
@@ -22,17 +21,8 @@ class _HingeLoss(Loss):
     family = "hinge"
     trained_for_cost = True
     smooth = False
-    tau_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    tau_candidates: ClassVar[tuple[float, ...]]
-    """Thresholds that model selection tries."""
-
-    def __post_init__(self) -> None:
-        low, high = self.tau_range
-        if not all_between(self.tau, low, high):
-            raise InputError(f"tau must lie strictly between {low:g} and {high:g}, got {self.tau}.")
-
-    def variants_to_decide(self) -> list[Loss]:
-        return [replace(self, tau=tau) for tau in self.tau_candidates]
+    ranges: ClassVar = {"tau": "(0, 1)"}
+    tau_candidates = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @register()
@@ -53,7 +43,7 @@ class OneVsAllHinge(_HingeLoss):
     """
 
     tau: Hyper = 0.0
-    tau_range = (-1.0, 1.0)
+    ranges: ClassVar = {"tau": "(-1, 1)"}
     tau_candidates = (-0.95, -0.5, 0.0, 0.5, 0.95)
     name, kernel = "ova+hin", "ova_hinge"
     equation = "Section 5; Ramaswamy et al. 2018"
@@ -87,7 +77,6 @@ class CrammerSingerHinge(_HingeLoss):
     tensor([0.0000, 0.4000, 2.0000])
     """
 
-    tau_candidates = (0.05, 0.25, 0.5, 0.75, 0.95)
     name, kernel = "cs+hin", "cs_hinge"
     equation = "Ramaswamy et al. 2018"
     why = "its minimum is all-equal scores at 2c or a clear answer at 2 (1 - max eta), whichever is less"
@@ -126,7 +115,6 @@ class BinaryEncodedHinge(_HingeLoss):
     """
 
     n_classes: int | None = None
-    tau_candidates = (0.05, 0.25, 0.5, 0.75, 0.95)
     name = kernel = "bep"
     equation = "Ramaswamy et al. 2018"
     why = "its minimum is g = 0 at 2c or minus the best class's code at 2 (1 - max eta), whichever is less"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, final
 
 from demur.array_types import CostLike, FloatArray
 from demur.costs import check_cost
@@ -60,10 +59,23 @@ class Trainable(ABC):
     ``y`` is the target of each example, of shape (...) for a class, or (..., n) if a loss needs more than the class.
     """
 
+    ranges: ClassVar[Mapping[str, str]] = {}
+    """The interval of each hyper-parameter that has one, such as "[0, 1)"; None and words are not checked."""
     has_link: ClassVar[bool] = False
     """True if the scores determine class probabilities through :meth:`inverse_link`."""
     kernel: ClassVar[str | None] = None
     """Name of the loss in the GPU program (``training/fused_kernels.py``); None if it is not implemented there."""
+
+    def __post_init__(self) -> None:
+        for name, interval in self.ranges.items():
+            value: Any = getattr(self, name)
+            if value is None or isinstance(value, str):
+                continue
+            low, high = map(float, interval[1:-1].split(","))
+            above = value >= low if interval[0] == "[" else value > low
+            inside = above & (value <= high if interval[-1] == "]" else value < high)
+            if not (inside if isinstance(inside, bool) else inside.all()):  # of every network of a stack
+                raise InputError(f"{name} must be in {interval}, got {value}.")
 
     def margin_functions(self) -> tuple[MarginFunction, ...]:
         """Return the margin functions of the loss, which are fields of it."""
@@ -157,6 +169,8 @@ class Loss(Trainable):
     """True if the loss is defined for two classes only."""
     slope_decides: ClassVar[bool] = False
     """True if the slope in the rejector at r = 0 shows on which side the minimum is, even if the loss is not convex."""
+    tau_candidates: ClassVar[tuple[float, ...]] = ()
+    """The values of a threshold ``tau`` that model selection tries."""
 
     @property
     @abstractmethod
@@ -218,7 +232,7 @@ class Loss(Trainable):
 
     def variants_to_decide(self) -> list[Loss]:
         """Return the variants to decide with, given scores trained with this loss."""
-        return [self]
+        return [replace(cast(Any, self), tau=tau) for tau in self.tau_candidates] or [self]
 
     @final
     def __call__(
@@ -369,27 +383,6 @@ def _holds(condition: Tensor) -> bool:
         return bool(condition)
     except RuntimeError:
         return False
-
-
-def all_between(value: Hyper, low: float, high: float = math.inf) -> bool:
-    """Say whether a hyper-parameter, for every network of a stack, lies strictly between two numbers.
-
-    Examples
-    --------
-    >>> all_between(2.0, 0), all_between(torch.tensor([0.5, 1.0]), 0, 1)
-    (True, False)
-    """
-    if isinstance(value, (int, float)):
-        return low < value < high
-    values = torch.as_tensor(value)
-    return bool(((values > low) & (values < high)).all())
-
-
-def check_positive(**values: Any) -> None:
-    """Refuse hyper-parameters that are not positive; None, or a name, stands for a value that is computed."""
-    for name, value in values.items():
-        if not (value is None or isinstance(value, str) or all_between(value, 0)):
-            raise InputError(f"{name} must be positive, got {value}.")
 
 
 def at_least_single(value: Value) -> Value:

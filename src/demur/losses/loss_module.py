@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from demur.errors import InputError
 from demur.losses.confidence import CrossEntropy
-from demur.losses.loss import Hyper, Loss, at_least_single, full_precision
+from demur.losses.loss import Hyper, Loss, at_least_single, full_precision, score_of_label
 from demur.losses.reshaped import LabelSmoothing
 
 
@@ -52,51 +52,59 @@ class LossModule(nn.Module):
         if target.shape[: scores.ndim - 1] != scores.shape[:-1] or target.ndim != scores.ndim - (not is_soft):
             raise InputError(
                 f"labels of shape {tuple(y.shape)} do not fit scores that are {tuple(scores.shape[:-1])} beside the "
-                f"axis {self.class_dim} of the classes; set class_dim to that axis."
+                f"axis {self.class_dim} of the classes; set class_dim to that axis, and give one-hot labels as floats."
+            )
+        classes = target if is_soft else self.class_weight
+        if classes is not None and (needed := self._trained.n_outputs(classes.shape[-1])) != scores.shape[-1]:
+            raise InputError(
+                f"{'soft labels' if is_soft else 'class_weight'} of {classes.shape[-1]} classes need {needed} scores "
+                f"with {self._trained.name}, got {scores.shape[-1]}."
             )
         with full_precision(scores):
+            scores, target = at_least_single(scores), at_least_single(target)
+            cost = self.cost.to(scores.dtype) if isinstance(self.cost, Tensor) else self.cost
+            by_class = None if self.class_weight is None else self.class_weight.to(scores.dtype)
             if type(self._trained) is CrossEntropy:  # torch's own launches fewer kernels
-                return self._cross_entropy(at_least_single(scores), at_least_single(target), is_soft)
-            values, weight = self._each(at_least_single(scores), at_least_single(target), is_soft)
+                place = min(1, scores.ndim - 1)  # where torch has the classes
+                return nn.functional.cross_entropy(
+                    scores.movedim(-1, place),
+                    target.movedim(-1, place) if is_soft else target,
+                    weight=by_class,
+                    ignore_index=-100 if is_soft else self.ignore_index,
+                    reduction=self.reduction,
+                    label_smoothing=self.label_smoothing,
+                )
+            values, weight = self._each(scores, target, cost, by_class)
             if self.reduction == "none":
                 return values
             return values.sum() if self.reduction == "sum" else values.sum() / weight
 
-    def _cross_entropy(self, scores: Tensor, target: Tensor, is_soft: bool) -> Tensor:
-        place = min(1, scores.ndim - 1)  # where torch has the classes
-        return nn.functional.cross_entropy(
-            scores.movedim(-1, place),
-            target.movedim(-1, place) if is_soft else target,
-            weight=None if self.class_weight is None else self.class_weight.to(scores.dtype),
-            ignore_index=-100 if is_soft else self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
-
     def _classes_last(self, values: Tensor) -> Tensor:
-        if values.ndim < 2:
-            return values
-        return values.movedim(self.class_dim, -1)
+        return values.movedim(self.class_dim, -1) if values.ndim > 1 else values
 
-    def _each(self, scores: Tensor, target: Tensor, is_soft: bool) -> tuple[Tensor, Tensor | int]:
+    def _each(
+        self, scores: Tensor, target: Tensor, cost: Hyper | None, by_class: Tensor | None
+    ) -> tuple[Tensor, Tensor | int]:
         """Return the loss of each example, and the weight that a mean is divided by."""
-        loss, cost, by_class = self._trained, self.cost, self.class_weight
-        if is_soft:
-            return loss.expected(scores, self._weighted(target), cost), scores[..., 0].numel()
+
+        def expected(soft: Tensor) -> Tensor:
+            smooth = (1 - self.label_smoothing) * soft + self.label_smoothing / soft.shape[-1]
+            return self._trained.expected(scores, smooth if by_class is None else smooth * by_class, cost)
+
+        if target.is_floating_point():
+            return expected(target), scores[..., 0].numel()
         known = target != self.ignore_index
         labels = torch.where(known, target, 0)
-        weight = known.to(scores.dtype) if by_class is None else torch.where(known, by_class[labels], 0.0)
+        weight = known.to(scores.dtype)
+        if by_class is not None:  # by gather, because vmap cannot index with a single label
+            weight = weight * score_of_label(by_class.expand(*labels.shape, -1), labels)
         if self.label_smoothing:
-            n_classes = loss._n_classes(scores.shape[-1]) if by_class is None else len(by_class)
-            hard = nn.functional.one_hot(labels, n_classes).to(scores.dtype)
-            values = loss.expected(scores, self._weighted(hard), cost)
+            n_classes = self._trained._n_classes(scores.shape[-1]) if by_class is None else len(by_class)
+            hard = labels.unsqueeze(-1) == torch.arange(n_classes, device=labels.device)
+            values = expected(hard.to(scores.dtype))
         else:
-            values = loss.forward(scores, labels, cost) * (1.0 if by_class is None else weight)
+            values = self._trained.forward(scores, labels, cost) * weight
         return torch.where(known, values, 0.0), weight.sum()
-
-    def _weighted(self, target: Tensor) -> Tensor:
-        smooth = (1 - self.label_smoothing) * target + self.label_smoothing / target.shape[-1]
-        return smooth if self.class_weight is None else smooth * self.class_weight
 
     def extra_repr(self) -> str:
         """Return the loss and the reduction, for ``print``."""

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import CLEAR, Hyper, Loss, Proof, check_positive, over_classes, rejector_rule, score_of_label
+from demur.losses.loss import CLEAR, Hyper, Loss, Proof, over_classes, rejector_rule, score_of_label
 from demur.losses.registry import register
 from demur.margins import Exponential, Logistic, MarginFunction
 from demur.rules import Decision
@@ -54,12 +54,13 @@ class PairwiseLoss(RejectorLoss):
     slope_decides = True
     closed_forms: ClassVar[Mapping[tuple[str, str], Callable[[str, int, Hyper], Hyper]]] = {}
     """beta / alpha by side, number of classes and cost, for each known pair of names of phi and psi."""
+    ranges: ClassVar = {"alpha": "(0, inf)", "beta": "(0, inf)"}
     why = "no beta satisfies both conditions of Corollary 5 for K > 2; calibrated at K = 2"
 
     def __post_init__(self) -> None:
         if isinstance(self.beta, str) and self.beta not in get_args(BetaSide):
             raise InputError(f"beta must be a positive number, 'acc', 'rej' or 'mean', got {self.beta!r}.")
-        check_positive(alpha=self.alpha, beta=self.beta)
+        super().__post_init__()
 
     @property
     def psi_or_phi(self) -> MarginFunction:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from demur.lazy_torch import Tensor, torch
-from demur.losses.loss import Hyper, Proof, check_positive, score_of_label
+from demur.losses.loss import Hyper, Proof, score_of_label
 from demur.losses.pairwise import RejectorLoss
 from demur.losses.registry import register
 from demur.margins import Logistic, MarginFunction, own_fact
@@ -60,12 +61,10 @@ class PredictorRejector(RejectorLoss):
     phi: MarginFunction = Logistic()
     alpha: Hyper = 1.0
     beta: Hyper = 1.0
+    ranges: ClassVar = {"alpha": "(0, inf)", "beta": "(0, inf)"}
     name = "pr+mae"
     equation = "Mao, Mohri & Zhong 2023, single stage"
     why = "with the mean absolute error the rejector weighs 1 - max eta against c, whatever the other classes are"
-
-    def __post_init__(self) -> None:
-        check_positive(alpha=self.alpha, beta=self.beta)
 
     def calibrated_for(self, n_classes: int) -> bool:
         return bool(torch.all(torch.as_tensor(self.alpha) == torch.as_tensor(self.beta)))

@@ -32,6 +32,7 @@ RuleName: TypeAlias = Literal["softmax", "rejector", "reject-score"]
 RuleFunction: TypeAlias = Callable[[Tensor, Any], Any]
 
 _classes: NamedClasses[Loss] = NamedClasses("loss")
+registered_classes = _classes.classes
 
 
 def register(*variants: Mapping[str, Any]) -> Callable[[type[L]], type[L]]:
@@ -125,11 +126,6 @@ def available(n_classes: int | None = None) -> list[str]:
     False
     """
     return [name for name in _classes if n_classes in (None, 2) or not _classes[name].binary_only]
-
-
-def registered_classes() -> set[type[Loss]]:
-    """Return the classes of all registered losses."""
-    return _classes.classes()
 
 
 def resolve(loss: str | Loss | type[Loss] | LossFunction, *, rule: RuleName | RuleFunction | None = None) -> Loss:
@@ -330,8 +326,6 @@ class FunctionLoss(Loss):
     family: ClassVar[Any] = "confidence"
     equation = "the user's own"
     why = "no claim: see check_calibration"
-    trained_for_cost = True
-    takes_cost: ClassVar[bool]
 
     def __post_init__(self) -> None:
         rule: Any = self.decision_rule
@@ -345,7 +339,7 @@ class FunctionLoss(Loss):
         object.__setattr__(
             self, "has_link", self.decision_rule == "softmax" or isinstance(self.decision_rule, Relinked)
         )
-        object.__setattr__(self, "takes_cost", _takes_cost(self.function))
+        object.__setattr__(self, "trained_for_cost", _takes_cost(self.function))
 
     @property
     def name(self) -> str:
@@ -361,8 +355,15 @@ class FunctionLoss(Loss):
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         each = cost.expand(y.shape).reshape(-1) if isinstance(cost, Tensor) and scores.ndim != 2 else cost
         rows = scores.reshape(-1, scores.shape[-1]), y.reshape(-1)
-        values = self.function(*rows, each) if self.takes_cost else self.function(*rows)
-        return values.reshape(y.shape) if scores.ndim != 2 else values
+        values = self.function(*rows, each) if self.trained_for_cost else self.function(*rows)
+        if scores.ndim == 2:
+            return values
+        if values.numel() != y.numel():
+            raise InputError(
+                f"{self.name} must return one loss per row: do not reduce over the rows (torch's own losses take "
+                "reduction='none')."
+            )
+        return values.reshape(y.shape)
 
     def inverse_link(self, scores: Tensor) -> Tensor:
         if isinstance(self.decision_rule, Relinked):

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.confidence import ConfidenceLoss
 from demur.losses.loss import Hyper, Proof, score_of_label
@@ -63,13 +62,10 @@ class LabelSmoothing(ConfidenceLoss):
     """
 
     epsilon: float = 0.1
+    ranges: ClassVar = {"epsilon": "[0, 1)"}
     name = "ls"
     equation = "Szegedy et al. 2016, with its inverse link"
     why = "the minimiser's softmax is eta mixed with the uniform distribution, which the link undoes"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.epsilon < 1:
-            raise InputError(f"epsilon must be in [0, 1), got {self.epsilon}.")
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         target = (1 - self.epsilon) * score_of_label(scores, y) + self.epsilon * scores.mean(-1)
@@ -105,14 +101,11 @@ class Focal(ConfidenceLoss):
     """
 
     gamma: float = 2.0
+    ranges: ClassVar = {"gamma": "[0, inf)"}
     name = "focal"
     equation = "Lin et al. 2017, with the inverse link of Charoenphakdee et al. 2021b"
     why = "strictly order-preserving: its own inverse link, not the softmax, gives eta at the minimiser"
     least_rest: ClassVar[float] = 1e-26
-
-    def __post_init__(self) -> None:
-        if not self.gamma >= 0:
-            raise InputError(f"gamma must be at least 0, got {self.gamma}.")
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         total = torch.logsumexp(scores, -1)
@@ -147,6 +140,7 @@ class GeneralisedCrossEntropy(ConfidenceLoss):
     Parameters
     ----------
     q : float in (0, 1)
+        The limit 0 is cross-entropy; at 1 there is no link.
 
     Examples
     --------
@@ -158,13 +152,10 @@ class GeneralisedCrossEntropy(ConfidenceLoss):
     """
 
     q: float = 0.7
+    ranges: ClassVar = {"q": "(0, 1)"}
     name = "gce"
     equation = "Zhang & Sabuncu 2018, with its inverse link"
     why = "the minimiser's softmax is eta^(1/(1-q)), normalised, which the link undoes"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.q < 1:
-            raise InputError(f"q must be in (0, 1), got {self.q}; q = 0 is 'ce', and at q = 1 there is no link.")
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return -torch.expm1(self.q * (score_of_label(scores, y) - torch.logsumexp(scores, -1))) / self.q

@@ -14,10 +14,9 @@ objective becomes a loss times the acceptance plus c times the rest; with the me
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
 from demur.losses.loss import (
     CLEAR,
@@ -25,9 +24,7 @@ from demur.losses.loss import (
     Hyper,
     Loss,
     Proof,
-    all_between,
     check_inverse_link,
-    check_positive,
     one_versus_all,
     reject_score_rule,
     score_of_label,
@@ -79,10 +76,8 @@ class MozannarSontag(PlusOneLoss):
     alpha: Hyper = 1.0
     name = "ms"
     equation = "Mozannar & Sontag 2020, at a constant cost"
+    ranges: ClassVar = {"alpha": "(0, inf)"}
     why = "strictly proper over K + 1 actions: softmax of the minimiser is (eta, 1 - c) / (2 - c)"
-
-    def __post_init__(self) -> None:
-        check_positive(alpha=self.alpha)
 
     def calibrated_for(self, n_classes: int) -> bool:
         return bool(torch.all(torch.as_tensor(self.alpha) == 1))
@@ -125,12 +120,9 @@ class MaoScores(PlusOneLoss):
     """
 
     mu: float = 2.0
+    ranges: ClassVar = {"mu": "[0, 2]"}
     equation = "Mao, Mohri & Zhong 2024; Cao et al. 2022"
     why = "softmax of the minimiser follows the order of (eta, 1 - c), for every mu in [0, 2]"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.mu <= 2:
-            raise InputError(f"mu must be in [0, 2], got {self.mu}.")
 
     @property
     def name(self) -> str:
@@ -257,17 +249,12 @@ class DeepGamblers(PlusOneLoss):
     family = "heuristic"
     name = "gamblers"
     equation = "Liu et al. 2019"
+    ranges: ClassVar = {"tau": "(0, 1)"}
+    tau_candidates = (0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
     why = "bets little just above max eta = 1 - c, so that every threshold tau < 1 declines too much"
-
-    def __post_init__(self) -> None:
-        if not all_between(self.tau, 0, 1):
-            raise InputError(f"tau must lie strictly between 0 and 1, got {self.tau}.")
 
     def calibrated_for(self, n_classes: int) -> bool:
         return False
-
-    def variants_to_decide(self) -> list[Loss]:
-        return [replace(self, tau=tau) for tau in (0.1, 0.3, 0.5, 0.7, 0.9, 0.99)]
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         payoff = torch.log1p(-torch.as_tensor(cost, dtype=scores.dtype))
@@ -306,10 +293,8 @@ class AbstainingClassifier(PlusOneLoss):
     family = "heuristic"
     name = "dac"
     equation = "Thulasidasan et al. 2019, at a constant alpha"
+    ranges: ClassVar = {"alpha": "(0, inf)"}
     why = "declines by the entropy of eta, which settles max eta at K = 2 only"
-
-    def __post_init__(self) -> None:
-        check_positive(alpha=self.alpha)
 
     def calibrated_for(self, n_classes: int) -> bool:
         return n_classes == 2 and self.alpha is None

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from demur.array_types import AnyArray
-from demur.errors import InputError
+from demur.errors import InputError, InputTypeError
 from demur.lazy_torch import Tensor, nn, torch
 
 Numbers = TypeVar("Numbers", "Tensor", AnyArray)
@@ -161,7 +161,13 @@ class ModuleArchitecture(Architecture):
         """Return a new module whose initial weights the seed decides."""
         with _global_generator, torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return self.factory(self.n_features, self.n_outputs).float()
+            made = None if isinstance(self.factory, nn.Module) else self.factory(self.n_features, self.n_outputs)
+        if not isinstance(made, nn.Module):
+            raise InputTypeError(
+                "module must be a function of (n_features, n_outputs) that returns a new torch module; a module that "
+                "is already trained goes into TorchClassifier."
+            )
+        return made.float()
 
     @property
     def n_parameters(self) -> int:
@@ -192,11 +198,12 @@ class ModuleArchitecture(Architecture):
 
     def _check_output(self) -> None:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            shape = self._template(torch.zeros(4, self.n_features)).shape
+            found = self._template(torch.zeros(4, self.n_features))
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         if shape != (4, self.n_outputs):
             raise InputError(
                 f"module(n_features={self.n_features}, n_outputs={self.n_outputs}) must map (batch, n_features) to "
-                f"(batch, n_outputs), but four rows gave {tuple(shape)}."
+                f"(batch, n_outputs), but four rows gave {shape}."
             )
 
 

@@ -89,6 +89,8 @@ def stored_network(model: TorchClassifier) -> OnnxNetwork:
         stored = OnnxNetwork(np.frombuffer(content, dtype=np.uint8), model.classes_, model.batch_size, model.dtype)
         # three rows, which are not as many as the module was traced with
         rows = np.random.default_rng(0).normal(size=(3, *model.input_shape_)) * (model.dtype != "int64")
+        if hasattr(model, "feature_names_in_"):
+            stored.feature_names_in_ = model.feature_names_in_
         gap = float(np.abs(stored.predict_proba(rows) - model.predict_proba(rows)).max())
     except MissingExtraError:
         raise
