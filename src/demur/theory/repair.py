@@ -98,10 +98,11 @@ class _Minimisers:
         eta = torch.cat([rows, mixed, mixed.roll(1, -1)])
         eta = eta[subject.target.clearance(eta) > CLEAR]
         found = find_minima(subject, eta)
-        eta, scores = eta[found.converged], found.scores[found.converged]
+        kept = found.converged
+        eta, scores = eta[kept], found.scores[kept]
         # Where there are several minima, that of another eta may be lower.
         risk, lowest = (eta @ subject.each_value(scores).nan_to_num(posinf=1e300).T).min(-1)
-        better = risk < found.risk[found.converged] - subject.tolerance
+        better = risk < found.risk[kept] - subject.tolerance
         return cls(subject, eta, torch.where(better[:, None], scores[lowest], scores), risk)
 
     @property
@@ -126,8 +127,7 @@ class _Minimisers:
         same = (excess <= 0.1 * subject.tolerance) & (self.best[:, None] != self.best)
         if not bool(same.any()):
             return None
-        row, column = divmod(int(torch.where(same, clear, -1.0).argmax()), len(same))
-        return row, column
+        return divmod(int(torch.where(same, clear, -1.0).argmax()), len(same))
 
 
 def _with_less(eta: Tensor) -> Iterator[Tensor]:
@@ -182,8 +182,9 @@ def _paired(subject: ExaminedLoss, rule: Relinked) -> FunctionLoss:
         return Decision.from_acceptance(eta.argmax(-1), eta.amax(-1) - (1 - cost), eta.amax(-1))
 
     whole = subject.n_outputs == n_classes
-    function = loss.function if isinstance(loss, FunctionLoss) else loss.forward
-    return FunctionLoss(function, rule if whole else decide, subject.n_outputs, f"{loss.name}, repaired", loss.smooth)
+    return FunctionLoss(
+        loss.forward, rule if whole else decide, subject.n_outputs, f"{loss.name}, repaired", loss.smooth
+    )
 
 
 def _links(minima: _Minimisers, cost: float, worth: Floats | None) -> Iterator[tuple[Relinked, str]]:
@@ -294,8 +295,8 @@ def _threshold(minima: _Minimisers, cost: float) -> Repair:
             answers = best[:n_rows] != REJECT
             low, high = float(value[:n_rows][~answers].max()), float(value[:n_rows][answers].min())
             if low < high and torch.equal(label[:n_rows][answers], best[:n_rows][answers]):
-                shorter = (float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, 18))
-                limit = 0.0 if low < 0 < high else next(number for number in shorter if low < number < high)
+                rounded = (float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, 18))
+                limit = next(number for number in (0.0, *rounded) if low < number < high)
                 rule = _exceeding(statistic, limit, n_classes)
                 loss = replace(_paired(subject, Relinked(cost, "power")), decision_rule=rule)
                 check = _check(loss, subject)
