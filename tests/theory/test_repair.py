@@ -173,6 +173,19 @@ def test_two_distributions_with_one_minimiser_leave_no_rule(name):
     assert "minimise the risk at both" in str(found)
 
 
+def test_distributions_that_a_capped_loss_confuses_differ_in_a_class_that_it_ignores():
+    """At its minimiser the loss of a rare class is at the cap, so that only the shares of the others count."""
+    one, other = repair_of(*NONE["clamped ce"]).pair
+    kept = np.minimum(one, other) > 0.05
+    assert one[kept] / one[kept].sum() == pytest.approx(other[kept] / other[kept].sum(), abs=1e-6)
+
+
+@pytest.mark.parametrize("q", [0.9, 0.98])
+def test_a_strictly_convex_loss_of_one_probability_is_never_without_a_rule(q):
+    """p is proportional to eta^10 or eta^50: risks differ by less than they can be computed, but the link exists."""
+    assert repair_of(gce(q), "softmax").found != "none"
+
+
 def test_the_power_of_a_high_temperature_holds_for_rare_classes():
     """p is proportional to eta^7, 1e-35 for a class of probability 1e-5."""
     eta = np.array([0.95, 0.05 - 1e-5, 1e-5])

@@ -76,9 +76,7 @@ def check(
             raise MissingExtraError("--figure needs matplotlib: pip install 'demur[plot]'.") from error
         pictures.draw_check(subject, classes, costs, outputs=outputs).savefig(figure, dpi=150)
     if as_json:
-        print_json(
-            {**report.as_dict(), "tightest": bounds} | ({} if repaired is None else {"repair": repaired.as_dict()})
-        )
+        print_json({**report.as_dict(), "tightest": bounds, "repair": repaired and repaired.as_dict()})
     else:
         say(str(report))
         if bounds is not None:

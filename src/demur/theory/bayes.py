@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -217,7 +216,7 @@ def require_n_classes(n_classes: int) -> int:
         ...
     demur.errors.InputError: a classifier needs at least two classes, got 1.
     """
-    if isinstance(n_classes, bool) or not isinstance(n_classes, Real) or int(n_classes) != n_classes:
+    if isinstance(n_classes, bool | str | None) or int(n_classes) != n_classes:
         raise InputError(f"the number of classes must be a whole number, got {n_classes!r}.")
     if n_classes < 2:
         raise InputError(f"a classifier needs at least two classes, got {n_classes}.")

@@ -232,14 +232,11 @@ def _warn_if_never_answered(subject: ExaminedLoss) -> None:
     missing = subject.never_answers
     if not missing:
         return
-    which = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-    hint = ""
-    if subject.outputs_assumed:
-        hint = (
-            f" {subject.n_outputs} scores were assumed; if the loss takes another number, say so (outputs=, --outputs)."
-        )
+    which = ", ".join(map(str, missing))
+    assumed = f" {subject.n_outputs} scores were assumed; say if the loss takes another number (outputs=, --outputs)."
     warnings.warn(
-        f"the rule of {subject.loss.name} never answered class {which}, whatever the scores.{hint}",
+        f"the rule of {subject.loss.name} never answered class {which}, whatever the scores."
+        f"{assumed * subject.outputs_assumed}",
         RuleWarning,
         stacklevel=4,
     )
@@ -286,8 +283,8 @@ class Search:
             excess = target.excess(subject.decide(scores), eta.expand(len(scores), -1))
             if float(excess.max()) > WRONG:
                 risk = float(weigh(each[0], eta) * subject.scale.unit + subject.scale.offset)
-                precision = "exact: the loss is the same for all scores"
-                found = witnessed(subject, eta, scores[excess.argmax()], (risk, risk), 0.0, precision)
+                why = "exact: the loss is the same for all scores"
+                found = witnessed(subject, eta, scores[excess.argmax()], (risk, risk), 0.0, why)
                 self.witnesses[found.kind] = found
         return bool(self.witnesses)
 
@@ -455,12 +452,9 @@ def _by_theorem_four(subject: ExaminedLoss) -> tuple[TheoremFour | None, str | N
 
 def _beta(subject: ExaminedLoss) -> BetaFindings | None:
     loss, cost = subject.loss, subject.target.single
-    if cost is None or not isinstance(loss, PairwiseLoss):
+    if cost is None or cost >= 0.5 or not isinstance(loss, PairwiseLoss):
         return None
-    try:
-        acc, rej = beta_bounds(loss, subject.n_classes, cost)
-    except CostRangeError:
-        return None
+    acc, rej = beta_bounds(loss, subject.n_classes, cost)
     return BetaFindings(float(loss.beta_value(subject.n_classes, cost)), acc, rej)
 
 

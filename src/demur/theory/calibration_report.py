@@ -203,9 +203,9 @@ class CalibrationReport:
         if witness is None:
             raise InputError(f"there is a script for a counterexample only, and this verdict is {self.verdict!r}.")
         rows = torch.from_numpy(witness.scores).expand(n_classes, -1).clone()
-        cost = subject.target.cost
+        loss, y = subject.loss, torch.arange(n_classes)
         try:
-            losses = operations(lambda s, y: subject.loss.forward(s, y, cost), rows, torch.arange(n_classes))
+            losses = operations(lambda s, y: loss.forward(s, y, subject.target.cost), rows, y)
             decision = operations(lambda s: (subject.decide(s) % (n_classes + 1)).detach(), rows[:1])
         except NotProvedError as error:
             raise InputError(
@@ -281,7 +281,7 @@ class CalibrationReport:
             "A loss with gradients: this one is piecewise constant, and a search may miss its minimum.": self.stepped,
             f"The number of scores (outputs=, --outputs): {self.n_outputs} were assumed.": self.never_answers,
             "A counterexample in higher precision: Theorem 4 finds the slopes below, but they are too small for a "
-            "witness in float64.": theorem is not None and theorem.fails,
+            "witness in float64.": theorem and theorem.fails,
         }
         return tuple(reason for reason, holds in reasons.items() if holds)
 

@@ -425,7 +425,7 @@ def _symmetric(subject: ExaminedLoss, scores: Tensor, y: Tensor, wide: Tensor) -
 def _beside_threshold(subject: ExaminedLoss, wide: Tensor) -> Tensor:
     """Return scores on both sides of the threshold for every class that is answered."""
     taken = subject.decide(wide)
-    answered = [wide[taken == k][0] for k in taken.unique().tolist() if k != REJECT]
+    answered = [wide[taken == k][0] for k in sorted({*taken.tolist()} - {REJECT})]
     rejected = wide[taken == REJECT][:1]
     if not (answered and len(rejected)):
         return rejected[:0]

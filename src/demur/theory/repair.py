@@ -99,7 +99,11 @@ class _Minimisers:
         eta = eta[subject.target.clearance(eta) > CLEAR]
         found = find_minima(subject, eta)
         kept = found.converged
-        return cls(subject, eta[kept], found.scores[kept], found.risk[kept])
+        eta, scores = eta[kept], found.scores[kept]
+        # Where there are several minima, that of another eta may be lower.
+        risk, lowest = (eta @ subject.each_value(scores).nan_to_num(posinf=1e300).T).min(-1)
+        better = risk < found.risk[kept] - subject.tolerance
+        return cls(subject, eta, torch.where(better[:, None], scores[lowest], scores), risk)
 
     @property
     def best(self) -> Tensor:
@@ -120,11 +124,10 @@ class _Minimisers:
         excess = self.eta @ subject.each_value(self.scores).nan_to_num(posinf=1e300).T - self.risk[:, None]
         clear = subject.target.clearance(self.eta)
         clear = torch.minimum(clear[:, None], clear)
-        same = (excess <= subject.tolerance) & (self.best[:, None] != self.best)
+        same = (excess <= 0.1 * subject.tolerance) & (self.best[:, None] != self.best)
         if not bool(same.any()):
             return None
-        row, column = divmod(int(torch.where(same, clear, -1.0).argmax()), len(same))
-        return row, column
+        return divmod(int(torch.where(same, clear, -1.0).argmax()), len(same))
 
 
 def _with_less(eta: Tensor) -> Iterator[Tensor]:
@@ -142,12 +145,14 @@ def find_repair(subject: ExaminedLoss) -> Repair:
     if cost is None:
         return Repair("unknown", "Repairs are for one price of rejecting.")
     minima = _Minimisers.of(subject)
-    pair = minima.shared()
+    worth = _worth(subject.loss, subject.n_classes, cost)
+    # If it increases, p determines eta, however little two risks differ.
+    pair = None if worth is not None and (np.diff(worth) > 1e-12).all() else minima.shared()
     if pair is not None:
         return _none(minima, pair)
     if subject.n_outputs < subject.n_classes:
         return Repair("unknown", "Repairs are for losses with a score for each class.")
-    for rule, formula in _links(minima, cost):
+    for rule, formula in _links(minima, cost, worth):
         error = float((_linked(rule, minima.class_scores) - minima.eta)[minima.inner].abs().max())
         if error < EXACT:
             loss = _paired(subject, rule)
@@ -177,13 +182,14 @@ def _paired(subject: ExaminedLoss, rule: Relinked) -> FunctionLoss:
         return Decision.from_acceptance(eta.argmax(-1), eta.amax(-1) - (1 - cost), eta.amax(-1))
 
     whole = subject.n_outputs == n_classes
-    function = loss.function if isinstance(loss, FunctionLoss) else loss.forward
-    return FunctionLoss(function, rule if whole else decide, subject.n_outputs, f"{loss.name}, repaired", loss.smooth)
+    return FunctionLoss(
+        loss.forward, rule if whole else decide, subject.n_outputs, f"{loss.name}, repaired", loss.smooth
+    )
 
 
-def _links(minima: _Minimisers, cost: float) -> Iterator[tuple[Relinked, str]]:
+def _links(minima: _Minimisers, cost: float, worth: Floats | None) -> Iterator[tuple[Relinked, str]]:
     """Yield links that fit the minimisers, the simplest first."""
-    subject, n_classes = minima.subject, minima.subject.n_classes
+    n_classes = minima.subject.n_classes
     eta, scores = minima.eta[minima.inner], minima.class_scores[minima.inner]
     log_p = torch.log_softmax(scores, -1)
     centred, target = (rows - rows.mean(-1, keepdim=True) for rows in (log_p, eta.log()))
@@ -210,21 +216,16 @@ def _links(minima: _Minimisers, cost: float) -> Iterator[tuple[Relinked, str]]:
                 Relinked(cost, form, _rounded(a), _rounded(b)),
                 f"eta_k is {'the sigmoid of ' * (form == 'sigmoid')}{text}",
             )
-    part = _separable_part(subject.loss, n_classes, cost)
-    if part is not None:
-        surprise = torch.from_numpy(np.logaddexp(0, -ODDS)).requires_grad_()
-        (slope_of,) = torch.autograd.grad(part(surprise).sum(), surprise)
-        worth = -(surprise.detach() + slope_of.log()).numpy()  # log(-1 / l'(p)), where l' = -slope / p
-        if np.isfinite(worth).all() and (np.diff(worth) >= -1e-9).all():
-            yield (
-                Relinked(cost, "monotone", ODDS[[0, -1]], worth),
-                "the loss is l(p_y), p the softmax of the scores, and eta is proportional to -1 / l'(p), an increasing "
-                f"function that the rule has at {len(ODDS):,} values of p; then Chow's rule.",
-            )
+    if worth is not None and (np.diff(worth) >= -1e-9).all():
+        yield (
+            Relinked(cost, "monotone", ODDS[[0, -1]], worth),
+            "the loss is l(p_y), p the softmax of the scores, and eta is proportional to -1 / l'(p), an increasing "
+            f"function that the rule has at {len(ODDS):,} values of p; then Chow's rule.",
+        )
 
 
-def _separable_part(loss: Loss, n_classes: int, cost: float) -> Callable[[Tensor], Tensor] | None:
-    """Return l as a function of the surprise -log p if the loss is l(p_y), p the softmax of all scores; else None."""
+def _worth(loss: Loss, n_classes: int, cost: float) -> Floats | None:
+    """Return log(-1 / l'(p)) at the log-odds ``ODDS`` if the loss is l(p_y), p the softmax of all scores; else None."""
     n_outputs = loss.n_outputs(n_classes)
 
     def part(surprise: Tensor) -> Tensor:
@@ -240,8 +241,12 @@ def _separable_part(loss: Loss, n_classes: int, cost: float) -> Callable[[Tensor
     with torch.no_grad():
         surprise = -torch.log_softmax(scores, -1)[torch.arange(len(y)), y]
         values, expected = loss.forward(scores, y, cost).to(torch.float64), part(surprise)
-    same = (values - expected).abs() <= 1e-9 * (1 + expected.abs())
-    return part if bool(same.all()) else None
+    if not bool(((values - expected).abs() <= 1e-9 * (1 + expected.abs())).all()):
+        return None
+    surprise = torch.from_numpy(np.logaddexp(0, -ODDS)).requires_grad_()
+    (slope,) = torch.autograd.grad(part(surprise).sum(), surprise)
+    worth: Floats = -(surprise.detach() + slope.log()).numpy()  # l' = -slope / p
+    return worth if np.isfinite(worth).all() else None
 
 
 def _in_words(matrix: Floats) -> str:
@@ -269,7 +274,7 @@ def _none(minima: _Minimisers, pair: tuple[int, int]) -> Repair:
         "none",
         f"At eta = {describe_eta(one)} the right decision is to {words[0]}, at eta = {describe_eta(other)} to "
         f"{words[1]}, and the scores ({scores}) minimise the risk at both, to within "
-        f"{subject.tolerance * subject.scale.unit:.0e}: no rule on the scores is right at both.",
+        f"{0.1 * subject.tolerance * subject.scale.unit:.0e}: no rule on the scores is right at both.",
         pair=(one, other),
     )
 
@@ -290,8 +295,8 @@ def _threshold(minima: _Minimisers, cost: float) -> Repair:
             answers = best[:n_rows] != REJECT
             low, high = float(value[:n_rows][~answers].max()), float(value[:n_rows][answers].min())
             if low < high and torch.equal(label[:n_rows][answers], best[:n_rows][answers]):
-                shorter = (float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, 18))
-                limit = 0.0 if low < 0 < high else next(number for number in shorter if low < number < high)
+                rounded = (float(f"{(low + high) / 2:.{digits}g}") for digits in range(1, 18))
+                limit = next(number for number in (0.0, *rounded) if low < number < high)
                 rule = _exceeding(statistic, limit, n_classes)
                 loss = replace(_paired(subject, Relinked(cost, "power")), decision_rule=rule)
                 check = _check(loss, subject)

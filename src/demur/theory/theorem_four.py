@@ -204,10 +204,10 @@ def numeric_beta_bounds(
             f"beta has no bounds for {subject.name}: Corollary 5 needs differentiable phi and psi, got {subject.phi} "
             f"and {subject.psi_or_phi}."
         )
-    symmetric = subject.n_outputs(n_classes) > n_classes
     middle = torch.full((1, n_classes), 1 / n_classes, dtype=torch.float64)
     unit, double = (
-        ExaminedLoss.untried(replace(subject, beta=beta), n_classes, cost, symmetric=symmetric) for beta in (1.0, 2.0)
+        ExaminedLoss.untried(replace(subject, beta=beta), n_classes, cost, symmetric=not subject.binary_only)
+        for beta in (1.0, 2.0)
     )
     once, twice = (float(rejector_slope(each, middle)[0]) for each in (unit, double))
     per_beta = twice - once
