@@ -332,7 +332,7 @@ class CalibrationReport:
         lines = [f"  {found.n_eta:,} class probabilities tried with {self.n_outputs} scores, {found.n_right:,} right"]
         if self.certificate is None and np.isfinite(found.resolution):
             lines.append(
-                f"  Resolution of the search: a threshold misplaced by less than {found.resolution:.0e} would have passed."
+                f"  Resolution: the search would miss a threshold misplaced by less than {found.resolution:.0e}."
             )
         return lines
 
