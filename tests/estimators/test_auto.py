@@ -426,7 +426,7 @@ def test_a_blend_worse_than_the_class_frequencies_warns(monkeypatch):
     wrong = candidates.CandidateModel("extra trees", "codes", lambda task: Wrong(3, random_state=0), "et")
     monkeypatch.setattr("demur.estimators.auto_classifier.CANDIDATES", (wrong,))
     X, y = make_classification(400, weights=[0.97], flip_y=0, random_state=0)
-    with pytest.warns(UninformativeModelWarning, match="worse than by the frequencies"):
+    with pytest.warns(UninformativeModelWarning, match="higher than that of the class frequencies"):
         AutoClassifier(time_budget=None, cv=2, random_state=0).fit(X, y)
 
 

@@ -331,7 +331,10 @@ class CalibrationReport:
         found = self.search
         lines = [f"  {found.n_eta:,} class probabilities tried with {self.n_outputs} scores, {found.n_right:,} right"]
         if self.certificate is None and np.isfinite(found.resolution):
-            lines.append(f"  Resolution: a threshold misplaced by less than {found.resolution:.0e} would have passed.")
+            lines.append(
+                "  A search refutes; it does not prove: a threshold misplaced by less than "
+                f"{found.resolution:.0e} would have passed."
+            )
         return lines
 
     def _of(self, witness: Witness) -> list[str]:
