@@ -30,3 +30,14 @@ class InputTypeError(UserError, TypeError):
 
 class MissingExtraError(UserError, ImportError):
     """An optional package is not installed; the message names the extra to install."""
+
+
+def one_line(message: object) -> str:
+    r"""Return a message on one line.
+
+    Examples
+    --------
+    >>> one_line(ValueError("a\n  b"))
+    'a b'
+    """
+    return " ".join(str(message).split())

@@ -20,7 +20,7 @@ from demur.cli.refit import refit
 from demur.cli.reproduce import reproduce
 from demur.cli.serve import serve
 from demur.cli.wrap import wrap
-from demur.errors import UserError
+from demur.errors import UserError, one_line
 
 app = typer.Typer(
     name="demur",
@@ -62,8 +62,8 @@ def run() -> None:
     except (UserError, OSError) as error:
         said = str(error)
         if isinstance(error, OSError) and error.strerror:
-            said = f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
-        notes.print(f"demur: {' '.join(said.split())}", markup=False)
+            said = f"{error.filename or 'output'}: {error.strerror}."
+        notes.print(f"demur: {one_line(said)}", markup=False)
         sys.exit(getattr(error, "exit_code", 2))
     except MemoryError:
         notes.print("demur: there is not enough memory: give fewer rows at once, or a smaller model.")

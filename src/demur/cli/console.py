@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from demur.errors import InputError, UserError
+from demur.errors import InputError, UserError, one_line
 
 if TYPE_CHECKING:
     from demur.metrics import Interval
@@ -35,7 +35,7 @@ def warnings_as_notes() -> Iterator[None]:
     shown = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        text = " ".join(str(message).split())
+        text = one_line(message)
         if text not in shown:
             shown.add(text)
             note(text)

@@ -73,6 +73,6 @@ def wrap(
         say(f"  {sentence}")
     n_rows = wrapped.facts["calibrated_on"]
     say(f"Calibrated on {n_rows:,} rows." if n_rows else "Its probabilities are used as they are.")
-    if (explanation := wrapped.explain()) is not None:
+    if explanation := wrapped.explain():
         say(explanation)
     say(f"Wrote {out}. Next: demur predict {out} NEW.csv --out decisions.csv")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from demur.array_types import AnyArray, Features
-from demur.errors import InputError
+from demur.errors import InputError, one_line
 
 _LONGEST_VALUE = 40
 _MOST_NAMES = 8
@@ -31,8 +31,7 @@ class TableError(InputError):
 
     def __init__(self, message: str) -> None:
         # Names and values come from files, and the message must stay one printable line.
-        line = " ".join(message.split())
-        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in one_line(message)))
 
 
 class TableWarning(UserWarning):

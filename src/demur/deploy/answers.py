@@ -25,11 +25,9 @@ from demur.tabular.table_files import as_column
 
 _log = logging.getLogger("demur.deploy")
 
-Row: TypeAlias = AnyMapping
 Decision: TypeAlias = ByName
-Asked: TypeAlias = tuple[Row, AnyMapping]
+Asked: TypeAlias = tuple[AnyMapping, AnyMapping]
 """A row, and the request that contains it."""
-_Batch: TypeAlias = tuple[list[Asked], list[Decision | None]]
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
@@ -71,7 +69,7 @@ class Answerer:
         self._about = {"name": str(model.facts.get("model", "model")), "target": model.target}
         self.metrics = ServiceMetrics(self._about["name"], model.target, len(model.classes))
         self._graph = GraphModel.of(model)
-        self._batch: _Batch = [], []
+        self._batch: tuple[list[Asked], list[Decision | None]] = [], []
 
     async def answer(self, question: AnyMapping) -> bytes:
         """Return the answer to a question that was checked, as JSON."""
@@ -120,7 +118,7 @@ class Answerer:
                 found += [None] * len(waiting)
         return found[first : first + len(asked)]
 
-    def _by_table(self, rows: list[Row], question: AnyMapping) -> list[Decision]:
+    def _by_table(self, rows: list[AnyMapping], question: AnyMapping) -> list[Decision]:
         """Decide with the model itself."""
         table, cost, proba = request_table(self.model, rows), question.get("cost"), question.get("proba")
         answers = self.model.answers(table, cost, proba=bool(proba), prices=question.get("prices"), where="the request")
@@ -174,8 +172,9 @@ class GraphModel:
     @classmethod
     def of(cls, model: TableModel) -> "GraphModel | None":
         """Return the model, or None for one that cannot be exported."""
-        detects_novelty = getattr(model.classifier, "known_rows_", None) is not None  # which no graph does
-        if model.reads != "codes" or model.asks_experts or not model.has_proba or detects_novelty:
+        if model.reads != "codes" or model.asks_experts or not model.has_proba:
+            return None
+        if getattr(model.classifier, "known_rows_", None) is not None:  # no graph detects novel rows
             return None
         try:
             return cls(model)
@@ -212,11 +211,11 @@ class GraphModel:
                 decision["proba"] = dict(zip(self._names, row.tolist(), strict=True))
         return found
 
-    def _encoded(self, row: Row, question: AnyMapping) -> list[float] | None:
+    def _encoded(self, row: AnyMapping, question: AnyMapping) -> list[float] | None:
         if question.get("cost") is not None and not self.model.cost_adjustable:
             return None
         try:
-            return [encode(row[name]) for name, encode in self._encoders]
+            return [math.nan if row[name] is None else encode(row[name]) for name, encode in self._encoders]
         except KeyError:  # a new category
             return None
 
@@ -226,10 +225,10 @@ def _encoder(column: Column) -> Callable[[Any], float]:
     if column.kind == "category":
         codes = {text: float(code) for code, text in enumerate(column.categories)}
         if column.other:
-            return lambda value: math.nan if value is None else codes.get(str(value), float(len(codes)))
-        return lambda value: math.nan if value is None else codes[str(value)]
+            return lambda value: codes.get(str(value), float(len(codes)))
+        return lambda value: codes[str(value)]
     if column.kind in ("number", "boolean"):
-        return lambda value: math.nan if value is None else float(value)
+        return float
     return lambda value: float(column.encode(column_array(column, [value]), "the request")[0])
 
 
@@ -284,7 +283,7 @@ class ServiceMetrics:
     def count_decisions(self, decisions: Sequence[AnyMapping], n_audited: int = 0) -> None:
         """Count the rows of an answer."""
         for one in decisions:
-            rejected = "true" if _is_rejected(one) else "false"
+            rejected = str(_is_rejected(one)).lower()
             choice = one.get("first_choice", one.get("answer"))  # a cascade that asks has none yet
             name = "(none)" if choice is None else str(choice) if self._names_classes else "(any)"
             self._decisions.labels(name, rejected).inc()

@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import json
 import os
-import platform
 import shutil
 import sys
 import warnings
@@ -21,7 +20,6 @@ from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
 from importlib import import_module
-from importlib.metadata import version
 from inspect import isabstract
 from pathlib import Path
 from types import ModuleType
@@ -37,7 +35,7 @@ from sklearn.frozen import FrozenEstimator
 from demur import __version__, losses, margins, rules
 from demur.array_types import AnyMapping, ByName, Estimator, FilePath
 from demur.columns.schema import Column
-from demur.errors import InputError, MissingExtraError, UserError
+from demur.errors import InputError, MissingExtraError, UserError, one_line
 from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees
 from demur.estimators.torch_classifier import TorchClassifier
 from demur.tabular import TableModel
@@ -123,20 +121,19 @@ def save(model: Estimator, path: FilePath, *, overwrite: bool = False) -> None:
     document = {
         "format": _FORMAT,
         "format_version": _VERSION,
-        "written_with": {
-            "demur": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "scikit-learn": sklearn.__version__,
-            "torch": version("torch"),
-        },
+        "written_with": {"demur": __version__, "scikit-learn": sklearn.__version__},
         "files": {_MODEL: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}},
         "predicts_dummy_row": predicts,
     }
-    with _new_folder(target) as new:
+    new = part_of(target)
+    try:
         write_whole(new / _MODEL, content)
         write_whole(new / _MANIFEST, json.dumps(document, indent=1) + "\n")
         move_into_place(new, target)
+    except OSError as error:
+        raise ModelFileError(f"cannot save to {target}: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def load(path: FilePath) -> Any:
@@ -185,7 +182,7 @@ def load(path: FilePath) -> Any:
     except ModelFileError as error:
         raise ModelFileError(f"cannot load {target}: {error}") from error
     except Exception as error:  # the bytes may be anything: skops, NumPy and scikit-learn fail in their own ways
-        problem = f"it cannot be read, or fails on a dummy row ({type(error).__name__}: {_one_line(error)})"
+        problem = f"it cannot be read, or fails on a dummy row ({type(error).__name__}: {one_line(error)})"
         raise ModelFileError(
             f"cannot load {target}: {problem}; it is damaged, or made by other library versions: fit and save it again."
         ) from error
@@ -264,19 +261,6 @@ def _foreign_content(path: Path) -> str | None:
     if _REPORT in names and b"<dt>Written by</dt><dd>demur " not in (path / _REPORT).read_bytes():
         return f"it holds {_REPORT!r}, which demur has not written"
     return None
-
-
-@contextlib.contextmanager
-def _new_folder(target: Path) -> Iterator[Path]:
-    """Make a temporary folder beside a path; it is removed at the end unless it was moved."""
-    folder = part_of(target)
-    try:
-        folder.mkdir(parents=True)
-        yield folder
-    except OSError as error:
-        raise ModelFileError(f"cannot save to {target}: {error.strerror or error}.") from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _read_manifest(path: Path) -> ByName:
@@ -517,18 +501,13 @@ def _skops() -> Any:
     return skops.io
 
 
-def _one_line(error: Exception) -> str:
-    """Return the message of an error on one line."""
-    return " ".join(str(error).split())
-
-
 def _written(part: Any) -> tuple[bytes, str | None]:
     """Return a part as skops writes it, and why it cannot be saved; None if it can."""
     try:
         data = _skops().dumps(part, compression=zipfile.ZIP_DEFLATED)
         unknown = _types(data)[1]
     except Exception as error:  # skops meets whatever object a user put into a pipeline
-        problem = f"skops cannot store its {type(part).__name__} ({_one_line(error)})."
+        problem = f"skops cannot store its {type(part).__name__} ({one_line(error)})."
         return b"", _OF_TORCH if type(part).__module__.partition(".")[0] == "torch" else problem
     return data, _why_not_trusted(unknown[0]) if unknown else None
 

@@ -26,7 +26,6 @@ others."""
 
 _HEADER_MILLISECONDS = 5000
 _SECONDS_TO_STOP = 10
-_METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def run_server(
@@ -75,7 +74,8 @@ def run_server(
     server.on_startup(own_signals)
     with tempfile.TemporaryDirectory(prefix="demur-metrics-", ignore_cleanup_errors=True) as folder:
         if workers > 1:
-            os.environ.setdefault(_METRICS_FOLDER, folder)  # where prometheus_client adds up the workers' counts
+            # where prometheus_client adds up the workers' counts
+            os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", folder)
         server.serve(target_loader=partial(_load, build, stopping), wrap_loader=False)
 
 

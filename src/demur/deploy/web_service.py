@@ -197,9 +197,9 @@ def _add_pages(app: FastAPI, model: TableModel, report: str | Path | None, keyed
         pages["/report"] = page, report_headers(page)
     shown: dict[str, Response] = {path: HTMLResponse(page, 200, headers) for path, (page, headers) in pages.items()}
     shown["/openapi.json"] = JSONResponse(app.openapi())
-    options: Any = {"methods": ["GET", "HEAD"], "include_in_schema": False, "dependencies": keyed}
     for path, response in shown.items():
-        app.add_api_route(path, partial(_show, response), **options)
+        endpoint = partial(_show, response)
+        app.add_api_route(path, endpoint, methods=["GET", "HEAD"], include_in_schema=False, dependencies=keyed)
 
 
 async def _show(response: Any) -> Any:
@@ -337,7 +337,7 @@ class RequestLog:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         started = time.perf_counter()
-        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(16).encode()
         status = _CLIENT_LEFT
 

@@ -62,10 +62,7 @@ def wrap_estimator(
         "model_in_words": f"your own {_name(inner)}" + (f" ({steps})" if steps else ""),
         "calibrated_on": 0 if data is None else len(data.labels),
     }
-    try:
-        kind = label_type(pa.array(classifier.classes_.tolist()), "classes")
-    except pa.ArrowException:  # labels of several types
-        kind = "text"
+    kind = label_type(pa.array(classifier.classes_.tolist()), "classes")
     return TableModel(used, classifier, label_type=kind, facts=facts, reads=reads)
 
 
@@ -143,7 +140,7 @@ def _with_reject_option(
     from sklearn.frozen import FrozenEstimator
 
     from demur.estimators import RejectOption
-    from demur.estimators.base import RejectingClassifier, choose_reject_label
+    from demur.estimators.base import RejectingClassifier
 
     if isinstance(estimator, RejectingClassifier):
         if cost is not None or rule is not None or rows is not None:
@@ -172,8 +169,8 @@ def _with_reject_option(
         raise InputError(f"{type(rule).__name__} is fitted on labelled rows: give some new ones (--calibrate).")
     # What fit does without any rows: only the classes are known.
     option._check_parameters()
-    option.estimator_, option.classes_ = option.estimator, classes
-    option.reject_label_ = choose_reject_label(classes, option.reject_label)
+    option._learn_classes(option.estimator, classes)
+    option.estimator_ = option.estimator
     option.class_prior_, option.equal_rows_ = np.zeros(len(classes)), 0
     option.label_shift_ = option.calibrator_ = option.fitted_rule_ = option.scope_ = None
     return option

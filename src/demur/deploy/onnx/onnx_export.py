@@ -156,6 +156,8 @@ def onnx_model(model: Estimator) -> Any:
         as the classes are; ``reject`` (rows,) bool; ``confidence`` (rows,) double; ``proba`` (rows, n_classes) double,
         where the model has probabilities.
 
+    A graph takes one row or more; operators of skl2onnx refuse an empty batch.
+
     The graph computes in double precision, but for the scores of networks. Its probabilities are within 1e-6 of those
     of the model, and it decides the same unless the confidence is that close to the threshold. (A steep isotonic
     calibration can multiply the rounding errors of networks.) Rows that the model refuses, such as NaN where it takes

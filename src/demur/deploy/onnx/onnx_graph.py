@@ -14,7 +14,7 @@ from sklearn.base import is_classifier
 
 from demur import __version__
 from demur.array_types import AnyArray, Estimator
-from demur.errors import InputError, MissingExtraError
+from demur.errors import InputError, MissingExtraError, one_line
 from demur.estimators.torch_classifier import OnnxNetwork, TorchClassifier
 
 Operand: TypeAlias = "str | AnyArray | np.generic"
@@ -95,7 +95,7 @@ def stored_network(model: TorchClassifier) -> OnnxNetwork:
     except MissingExtraError:
         raise
     except Exception as error:  # torch and ONNX Runtime have types of their own
-        words = " ".join(str(error).split())[:300]
+        words = one_line(error)[:300]
         raise ExportError(
             f"the module cannot be translated to ONNX ({words}); use other operators, or call module.float()."
         ) from error
