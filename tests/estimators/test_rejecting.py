@@ -128,6 +128,42 @@ def test_a_rule_that_needs_fit_says_so():
         model.set_params(rule=Threshold(0.5)).fit_rule(X, Y)
 
 
+def test_a_guarantee_is_void_when_other_rows_are_declined_as_novel():
+    """Rows that were novel when the rule was fitted are not among those that it counted."""
+    model = RejectOption(GaussianNB(), rule=Coverage(0.8)).fit(X, Y)
+    before = model.predict(X)
+    for novelty in (None, 0.05):
+        with pytest.raises(ValueError, match=rf"or novelty to {novelty}, after fit, and it must be fitted on rows"):
+            model.set_params(novelty=novelty).predict(X)
+    np.testing.assert_array_equal(model.set_params(novelty="auto").predict(X), before)
+    assert model.set_params(novelty=0.05).fit_rule(X, Y).decide(X + 1e6).novel.all()
+    assert not RejectOption(GaussianNB()).fit(X, Y).set_params(novelty=None).decide(X + 1e6).reject.any()
+
+
+def test_a_coverage_that_novel_rows_rule_out_is_refused():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=1000)
+    rows = 2 * y[:, None] + rng.normal(size=(1000, 2))
+    rows[500:530] *= 1e6
+    model = RejectOption(GaussianNB(), novelty=0.01, rule=Coverage(0.95)).fit(rows[:500], y[:500])
+    with pytest.raises(
+        ValueError, match=r"of 500 rows are declined as novel .* Coverage\(target=0.95\) is out of reach"
+    ):
+        model.fit_rule(rows[500:], y[500:])
+    model.set_params(rule=Coverage(0.9)).fit_rule(rows[500:], y[500:])
+    assert 0.9 <= (~model.decide(rows[500:]).reject).mean() < 0.95
+
+
+def test_a_rule_needs_one_group_for_each_row():
+    site = np.array(["north", "south"])[np.arange(150) % 2]
+    for wrong in (site[1:], np.append(site, "north"), site[:, None]):
+        with pytest.raises(ValueError, match=r"the rule's groups must have shape \(150,\), one for each row, got \(1"):
+            RejectOption(GaussianNB(), rule=RiskControl(0.4, groups=wrong)).fit(X, Y)
+    mixed = [1, 2.5] * 75  # as an array 1.0 and 2.5
+    model = RejectOption(GaussianNB(), rule=RiskControl(0.4, 0.2, groups=mixed)).fit(X, Y)
+    assert set(model.rule_.group_certificates_) == {"1.0", "2.5"}
+
+
 def test_a_fitted_rule_is_searched_over_by_its_parameters():
     search = GridSearchCV(RejectOption(GaussianNB(), rule=Coverage(0.5)), {"rule__target": [0.2, 0.9]}, cv=3)
     assert search.fit(X, Y).best_params_ == {"rule__target": 0.9}

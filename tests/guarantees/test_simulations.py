@@ -162,7 +162,7 @@ def test_with_groups_the_risk_is_that_of_one_answer_per_group(size):
         rng = np.random.default_rng(seed)
         of_row, proba, wrong = patients(rng)
         rule = RiskControl(target, DELTA).fit_confidence(proba, wrong, clusters=of_row)
-        assert "for one answer per group (a patient, a machine), drawn at random" in rule.explain()
+        assert "for one answer per group (a patient, a machine), to a row drawn at random" in rule.explain()
         of_row, proba, wrong = patients(rng)
         answered = proba > rule.threshold_
         each = answered / np.bincount(of_row)[of_row]  # a row drawn from each group

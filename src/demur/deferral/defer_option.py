@@ -160,7 +160,7 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
         base = self._base(1 / (1 + len(experts)))
         if isinstance(base, PrecomputedProbabilities):
             base = FrozenEstimator(base)
-        self._learn_classes(base.classes_ if isinstance(base, FrozenEstimator) else np.unique(labels), labels)
+        self._learn_classes(base, labels)
         check_names(experts, self.classes_)
         to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
         ballots = read_answers(answers, experts, self.classes_, len(labels), to_learn)

@@ -381,16 +381,16 @@ _NUMBERS: ByName = {"dtype": [np.float64, np.float32], "ensure_all_finite": "all
 """Input of networks: numbers, which may be missing, also in a sparse matrix."""
 
 
-def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> Floats:
+def proba_of(estimator: Estimator, X: Features, classes: AnyArray, scale: float = 1.0) -> Floats:
     """Return probabilities with one column per class in ``classes``, zero for classes the estimator does not know.
 
-    Without ``predict_proba`` the scores of ``decision_function`` are linked: the logistic function for two
-    classes, softmax for more. Such scores are not log odds by themselves; calibration gives them their scale.
+    Without ``predict_proba`` the scores of ``decision_function`` are divided by ``scale`` and linked: the logistic
+    function for two classes, softmax for more. Such scores are not log odds by themselves; calibration makes them.
     """
     if hasattr(estimator, "predict_proba"):
         proba = np.asarray(estimator.predict_proba(X), dtype=np.float64)
     elif hasattr(estimator, "decision_function"):
-        scores = np.asarray(estimator.decision_function(X), dtype=np.float64)
+        scores = np.asarray(estimator.decision_function(X), dtype=np.float64) / scale
         if scores.ndim == 1:
             proba = np.column_stack([expit(-scores), expit(scores)])
         elif scores.shape[1] == len(estimator.classes_):
@@ -406,10 +406,28 @@ def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> Floats:
             "unknown; use another classifier."
         )
     if len(estimator.classes_) == len(classes):
-        return proba
+        return proba[:, np.argsort(estimator.classes_)]  # some estimators do not sort their classes
     aligned = np.zeros((len(proba), len(classes)))
     aligned[:, np.searchsorted(classes, estimator.classes_)] = proba
     return aligned
+
+
+def score_scale(estimator: Estimator, X: Features) -> float:
+    """Return what the scores of a classifier without probabilities are divided by before they are linked.
+
+    At least half of the scores are then from -5 to 5. Larger ones, such as those of features in large units, would
+    become probabilities of exactly 0 and 1, which no calibration can tell apart.
+
+    Examples
+    --------
+    >>> from sklearn.svm import LinearSVC
+    >>> X, y = [[-3.0], [-1.0], [1.0], [3.0]], [0, 0, 1, 1]
+    >>> score_scale(LinearSVC().fit(X, y), X), score_scale(LinearSVC().fit(X, y), np.multiply(X, 1000)) > 100
+    (1.0, True)
+    """
+    if hasattr(estimator, "predict_proba") or not hasattr(estimator, "decision_function"):
+        return 1.0
+    return max(1.0, float(np.median(np.abs(estimator.decision_function(X)))) / 5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -466,8 +484,7 @@ class KnownRows:
     def novel(self, X: Features, rate: float | str | None) -> Mask:
         """Return which rows are unlike the training rows, at this rate."""
         if self.schema is None:
-            given = _names(X)
-            if self.names and given != self.names and set(self.names) <= set(given):
+            if self.names and set(self.names) <= set(_names(X)):
                 X = cast(Any, X)[self.names]
             return self.novelty.novel(np.asarray(X, dtype=np.float64), rate)
         from demur.columns import as_table
@@ -593,6 +610,7 @@ def out_of_fold_proba(
     classes: AnyArray,
     folds: Sequence[Fold],
     fit_params: ByName,
+    scale: float = 1.0,
 ) -> tuple[Ints, Floats]:
     """Return row numbers, and the probabilities of these rows by a model that was not fitted on them.
 
@@ -605,13 +623,15 @@ def out_of_fold_proba(
     X, y, classes, folds
     fit_params : dict
         Passed to ``fit``, with the rows of each fold picked out of what has one value per row.
+    scale : float
+        As for :func:`proba_of`.
     """
     rows, probas = [], []
     for train, test in usable_folds(folds, y, at_least_one=True):
         seen, unseen = _safe_indexing(X, train), _safe_indexing(X, test)
         model = fit_clone(estimator, seen, y[train], _check_method_params(X, fit_params, indices=train))
         rows.append(test)
-        probas.append(proba_of(model, unseen, classes))
+        probas.append(proba_of(model, unseen, classes, scale))
     return np.concatenate(rows), np.concatenate(probas)
 
 

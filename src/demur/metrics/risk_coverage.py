@@ -209,8 +209,6 @@ class TiedGroups(NamedTuple):
         scale = max(1.0, self.n_rows / total)  # weights that sum to less than the rows cannot be counts
         before, size, loss_before, loss_size = self._steps()
         harmonic = digamma((before + size) * scale + 1) - digamma(before * scale + 1)
-        single = size * scale == 1
-        harmonic[single] = 1 / (before[single] * scale + 1)  # which a difference of large numbers is not exactly
         return float(np.sum((loss_before - before * (loss_size / size)) * harmonic + loss_size) / total)
 
     def area_under_generalized_risk(self) -> float:

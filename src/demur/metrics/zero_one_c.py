@@ -101,8 +101,7 @@ def coverage(y_pred: ArrayLike, *, reject_label: Label = -1, sample_weight: Arra
     >>> coverage([0, 0, -1, 0])
     0.75
     """
-    accept = ~rejected(y_pred, reject_label)
-    return float(np.average(accept, weights=check_weights(sample_weight, len(accept))))
+    return 1 - rejection_rate(y_pred, reject_label=reject_label, sample_weight=sample_weight)
 
 
 def accepted_accuracy(

@@ -151,7 +151,7 @@ def _with_reject_option(
             f"this {_name(estimator)} is not a fitted classifier with predict_proba or decision_function: fit it "
             "first, or give another."
         )
-    classes = np.asarray(estimator.classes_)
+    classes = np.unique(estimator.classes_)
     option = RejectOption(
         FrozenEstimator(estimator),
         cost=0.2 if cost is None else cost,

@@ -599,7 +599,7 @@ class _Training:
         if numbered:
             outputs = given.outputs
             classifier.estimator = classifier.estimator_ = FrozenEstimator(outputs)  # which new rows are given to
-            facts["temperature"] = getattr(classifier.calibrator_, "temperature_", outputs.temperature)
+            facts["temperature"] = outputs.temperature * getattr(classifier.calibrator_, "temperature_", 1.0)
             facts["calibrated_on"] = len(train)
         return TableModel(self.schema, classifier, facts=facts, reads=given.reads)
 
@@ -617,7 +617,7 @@ class _Training:
         """Fit the rule on the rows set aside; ``novel`` rows are declined whatever the rule says."""
         rule, aside, copies = self.rule, self.parts.aside, self.parts.copies
         by_group = isinstance(rule, RiskControl) and rule.groups is not None
-        classifier.set_params(rule=rule.of_rows(aside) if isinstance(rule, RiskControl) else rule).fit_rule(
+        classifier.set_params(rule=rule.of_rows(aside) if by_group else rule).fit_rule(
             features[aside],
             self.labels[aside],
             _taken(self.groups, aside),
@@ -631,7 +631,7 @@ class _Training:
         """Return given outputs as a classifier that is not fitted again, and the calibration that is left to do.
 
         Answers are fitted, which calibrates them. Logits get their temperature here: as probabilities, large ones would
-        be 0 and 1. Curves come on top of it.
+        be 0 and 1. Biases and curves come on top of it.
         """
         from sklearn.frozen import FrozenEstimator
 
@@ -645,7 +645,7 @@ class _Training:
             y = np.searchsorted(given.classes_, self.labels[train])
             logits = outputs.logits(given.numbers(self.codes[train]))
             outputs.temperature = TemperatureScaling(from_logits=True).fit(logits, y).temperature_
-            calibration = None if calibration in ("auto", "temperature") else calibration
+            calibration = None if calibration == "temperature" else calibration
         return FrozenEstimator(given), calibration
 
     def _calibration_rows(self, given: Any) -> Ints:
