@@ -295,7 +295,7 @@ def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | 
 
 
 def _counted(
-    values: FloatArray, y: ArrayLike, sample_weight: ArrayLike | None, most: int | None = None
+    values: FloatArray, y: ArrayLike, sample_weight: ArrayLike | None, most: Any = np.inf
 ) -> tuple[FloatArray, NDArray[np.integer[Any]], Floats]:
     """Return the rows that have a weight, or ``most`` of them, with their classes and weights.
 
@@ -303,7 +303,7 @@ def _counted(
     """
     columns, weights = check_classes(y, values.shape), check_weights(sample_weight, len(values))
     counted = np.flatnonzero(weights)
-    if most is not None and len(counted) > most:
+    if len(counted) > most:
         counted = np.sort(np.random.RandomState(0).choice(counted, most, replace=False))
     weights = weights[counted]
     return values[counted], columns[counted], weights * max(1.0, len(counted) / weights.sum())

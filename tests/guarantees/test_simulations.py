@@ -56,6 +56,12 @@ def zipf(rng, n):
     return X.astype(float), ((score > 0) ^ flipped).astype(int)
 
 
+def many_classes(rng, n):
+    """8 % of the rows are of 20,000 rare classes, and look like the rows of the two common ones."""
+    X = rng.random((n, 2))
+    return X, np.where(rng.random(n) < 0.08, rng.integers(2, 20_000, size=n), X[:, 1] > 0.5)
+
+
 def few_cells(rng, n):
     """Three columns of yes and no."""
     X = rng.integers(2, size=(n, 3))
@@ -112,6 +118,18 @@ def test_the_risk_of_the_answers_is_within_its_target(name, size):
     )
     assert given >= n_fits / 4
     assert broken <= most(n_fits)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_rows_of_classes_that_were_not_trained_on_are_wrong_answers(size):
+    """A rule that gets no row of a class with a single one would never see them."""
+    n_fits = 6 * size
+    for target, least in ((0.05, 0), (0.2, n_fits)):
+        given, broken = count_broken(
+            n_fits, lambda rng, target=target: option(target).fit(*many_classes(rng, 1500)), many_classes, target
+        )
+        assert given >= least
+        assert broken <= most(n_fits)
 
 
 @pytest.mark.parametrize("size", SIZES)

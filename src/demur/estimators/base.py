@@ -405,11 +405,20 @@ def proba_of(estimator: Estimator, X: Features, classes: AnyArray, scale: float 
             f"{type(estimator).__name__} has neither predict_proba nor decision_function, so its confidence is "
             "unknown; use another classifier."
         )
-    if len(estimator.classes_) == len(classes):
-        return proba[:, np.argsort(estimator.classes_)]  # some estimators do not sort their classes
-    aligned = np.zeros((len(proba), len(classes)))
-    aligned[:, np.searchsorted(classes, estimator.classes_)] = proba
-    return aligned
+    return aligned(proba, estimator.classes_, classes)
+
+
+def aligned(proba: Floats, known: ArrayLike, classes: AnyArray) -> Floats:
+    """Return probabilities of the classes ``known``, in any order, with one column per class in ``classes``.
+
+    Examples
+    --------
+    >>> aligned(np.array([[0.8, 0.2]]), ["dog", "cat"], np.array(["bird", "cat", "dog"]))
+    array([[0. , 0.2, 0.8]])
+    """
+    found = np.zeros((len(proba), len(classes)))
+    found[:, np.searchsorted(classes, known)] = proba
+    return found
 
 
 def score_scale(estimator: Estimator, X: Features) -> float:

@@ -30,6 +30,7 @@ from demur.estimators.base import (
     FeaturesOfEstimator,
     KnownRows,
     RejectingClassifier,
+    aligned,
     check_two_classes,
     checked_labels,
     choose_reject_label,
@@ -140,21 +141,18 @@ class AroundAnEstimator(FeaturesOfEstimator):
             if not isinstance(self.cv, Integral):
                 blend.set_params(cv=folds)
             self.estimator_ = blend.fit(X, y, **fit_params).set_params(cv=base.cv)
-            return blend.held_out_rows_, blend.held_out_proba_
+            return blend.held_out_rows_, aligned(blend.held_out_proba_, blend.classes_, self.classes_)
         frozen = isinstance(base, FrozenEstimator)
         self.estimator_ = base if frozen else fit_clone(base, X, y, fit_params)
         self.score_scale_ = score_scale(self.estimator_, X) if held_out else 1.0
         if not held_out:
             return np.empty(0, dtype=np.int64), np.empty((0, len(self.classes_)))
         if frozen:
-            return np.arange(len(y)), self._raw_proba(X)
+            return np.arange(len(y)), proba_of(base, X, self.classes_, self.score_scale_)
         return out_of_fold_proba(base, X, y, self.classes_, folds, fit_params, self.score_scale_)
 
-    def _raw_proba(self, X: Features) -> Floats:
-        return proba_of(self.estimator_, X, self.classes_, self.score_scale_)
-
     def _calibrated_proba(self, X: Features) -> Floats:
-        return self._calibrated(self._raw_proba(X))
+        return self._calibrated(proba_of(self.estimator_, X, self.classes_, self.score_scale_))
 
     def _calibrated(self, proba: Floats) -> Floats:
         return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
@@ -355,7 +353,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         ----------
         X, y : as for :meth:`fit`
             Rows that neither the estimator nor its calibration has seen; otherwise a guarantee does not hold, which
-            cannot be checked here. Out-of-scope rows are left out: a guarantee is about rows in scope.
+            cannot be checked here. Out-of-scope rows are left out: a guarantee is about rows in scope. The answer to a
+            row of a class that the estimator does not know is wrong.
         groups : array-like of shape (n_rows,), optional
             Rows of one group (a patient, a machine). A guarantee of :class:`~demur.RiskControl` is then about one
             answer per group.
@@ -380,7 +379,6 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         X, y, groups = indexable(X, y, groups)
         labels = checked_labels(y)
         rows = np.flatnonzero(labels != self.out_of_scope)
-        self._check_known(labels[rows])
         declined = self._novel(X) if novel is None else np.asarray(novel, dtype=bool)
         if copies is None:
             blocks = blocks_of(X, labels, groups)
@@ -563,7 +561,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         decision = self.decide(X)
         answers = np.where(decision.reject, len(self.classes_), decision.label)
         costs, codes = np.asarray(rule.costs), np.searchsorted(self.classes_, labels)
-        charged = np.broadcast_to(costs, (len(codes), *costs.shape[-2:]))[np.arange(len(codes)), codes, answers]
+        charged = costs[codes, answers] if costs.ndim == 2 else costs[np.arange(len(codes)), codes, answers]
         return float(np.average(charged, weights=row_weights(labels, sample_weight)))
 
     def _check_parameters(self) -> None:
@@ -590,7 +588,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         count there as the least certain.
         """
         rule: Any = self.rule
-        codes, n_classes = np.searchsorted(self.classes_, labels[rows]), len(self.classes_)
+        true, n_classes = labels[rows], len(self.classes_)
+        if not np.isin(true, self.classes_).any():
+            self._check_known(true)
         declined = np.zeros(len(rows), dtype=bool) if novel is None else novel.copy()
         sample: tuple[AnyArray, AnyArray]
         if by_confidence := hasattr(rule, "fit_confidence"):  # the probabilities of all rows may not fit in memory
@@ -601,12 +601,13 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             )
             declined |= label == n_classes
             confidence[declined] = 0
-            sample = confidence, label != codes
+            sample = confidence, self.classes_[np.minimum(label, n_classes - 1)] != true
         else:
+            self._check_known(true)
             proba = self._proba_in_scope(_safe_indexing(X, rows))
             declined |= proba.argmax(axis=1) == n_classes
             proba[declined] = 1 / proba.shape[1]
-            sample = proba, codes
+            sample = proba, np.searchsorted(self.classes_, true)
         kept = ~declined | (not getattr(rule, "about_answers", True))
         dependent = {"clusters": None if groups is None else np.asarray(groups)[rows], "copies": copies}
         given: dict[str, Any] = {
@@ -619,9 +620,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         by_group = getattr(rule, "groups", None)
         if by_group is not None:
             if np.shape(by_group) != labels.shape:
-                raise InputError(
-                    f"the rule's groups must have shape {labels.shape}, one for each row, got {np.shape(by_group)}."
-                )
+                raise InputError(f"the rule's groups need shape {labels.shape}, one per row; got {np.shape(by_group)}.")
             rule = rule.of_rows(rows[kept])
         fit = clone(rule).fit_confidence if by_confidence else clone(rule).fit
         fitted = fit(*(values[kept] for values in sample), **given)

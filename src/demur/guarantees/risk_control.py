@@ -6,7 +6,7 @@ exact binomial statements that it rests on.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -157,9 +157,8 @@ class RiskControl(FittedThreshold):
 
     def of_rows(self, rows: NDArray[np.integer[Any]]) -> "RiskControl":
         """Return the same rule for some of the rows: only their groups are kept."""
-        if self.groups is None:
-            return self
-        return RiskControl(self.target_risk, self.delta, np.asarray(self.groups)[rows], self.unit)
+        groups = None if self.groups is None else np.asarray(self.groups)[rows]
+        return RiskControl(self.target_risk, self.delta, groups, self.unit)
 
     def fit(
         self,
@@ -236,8 +235,6 @@ class RiskControl(FittedThreshold):
             rows, of_row = one_row_of_each(of_row), None
             scores, errors, names, own = scores[rows], errors[rows], names[rows], own[rows]
         self.largest_cluster_ = 1 if of_row is None else int(np.bincount(of_row).max())
-        if not own.any():
-            raise InputError("all calibration rows may be copies of others; give rows that are not.")
         counted_as = [own] if own.all() else [np.ones_like(own), own]
         groups = np.unique(names).tolist()
         parts = [(name, rows & (names == name)) for name in groups for rows in counted_as]
@@ -246,19 +243,15 @@ class RiskControl(FittedThreshold):
         if out_of_fold is not None and self.groups is None:
             known = Sample(np.asarray(out_of_fold[0], dtype=np.float64), np.asarray(out_of_fold[1], dtype=bool))
         self.certificate_ = fixed_sequence(sample, self.target_risk, self.delta, parts, known)
-        self.group_certificates_: dict[str, RiskCertificate] = {}
-        if self.groups is not None:
-            self.group_certificates_ = {
-                name: self._of_group(sample.take(names == name), len(groups)) for name in groups
-            }
+        by_group = {name: self._of_group(sample.take(names == name), len(groups)) for name in groups}
+        self.group_certificates_: dict[str, RiskCertificate] = {} if self.groups is None else by_group
         return self
 
     def _of_group(self, sample: "Sample", n_groups: int) -> RiskCertificate:
         """Return the certificate of one group; each bound has its share of the level of the threshold."""
         found = self.certificate_
-        n_accepted, n_wrong = (int(count) for count in sample.above(found.threshold))
         bound = min(float(self.target_risk), sample.bound(found.threshold, found.level / n_groups))
-        return replace(found, n_rows=len(sample.wrong), n_accepted=n_accepted, n_wrong=n_wrong, bound=bound)
+        return sample.certificate(found.threshold, found.level, bound)
 
     def unit_in_words(self) -> str:
         """Return what the guarantee counts, if that is not simply rows."""
@@ -383,8 +376,7 @@ def fixed_sequence(
     threshold = float(thresholds[chosen])
     by_part = [one.bound(threshold, chosen_level) for one in samples]
     worst = int(np.argmax(by_part))
-    n_accepted, n_wrong = (int(count) for count in sample.above(threshold))
-    certificate = RiskCertificate(threshold, len(sample.wrong), n_accepted, n_wrong, chosen_level, by_part[worst])
+    certificate = sample.certificate(threshold, chosen_level, by_part[worst])
     if not found:
         where = ""
         if len({name for name, _ in parts}) > 1:
@@ -436,6 +428,11 @@ class Sample(NamedTuple):
             for values in (self.confidence, self.confidence[self.wrong])
         )
         return n_rows, n_wrong
+
+    def certificate(self, threshold: float, level: float, bound: float) -> RiskCertificate:
+        """Return what a threshold accepts, with the bound of its test."""
+        n_accepted, n_wrong = (int(count) for count in self.above(threshold))
+        return RiskCertificate(threshold, len(self.wrong), n_accepted, n_wrong, level, bound)
 
     def p_values(self, thresholds: Floats, risk: float) -> Floats:
         """Return a p-value of the hypothesis that the risk above a threshold exceeds ``risk``, for each threshold."""

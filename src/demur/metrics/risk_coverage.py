@@ -90,7 +90,7 @@ class RiskCoverage:
             Weight of each row.
         """
         scores, losses = check_losses(confidence, loss)
-        weights = None if sample_weight is None else check_weights(sample_weight, len(scores))
+        weights = check_weights(sample_weight, len(scores))
         # The best possible order accepts the smallest losses first.
         best = TiedGroups.from_rows(-losses.astype(np.float64), losses, weights).area_under_risk()
         groups = TiedGroups.from_rows(scores, losses, weights)

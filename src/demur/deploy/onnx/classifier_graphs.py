@@ -84,7 +84,7 @@ def proba(graph: Graph, X: str, model: Estimator, classes: AnyArray | None = Non
             f"the classifier {name} has no ONNX form in demur; fit another model, such as a logistic regression "
             "(--model lr) or scikit-learn's gradient boosting (--model hgb)."
         )
-    if classes is None or len(model.classes_) == len(classes):
+    if classes is None or np.array_equal(model.classes_, classes):
         return found
     return graph.op("MatMul", found, np.eye(len(classes))[np.searchsorted(classes, model.classes_)])
 
