@@ -144,6 +144,7 @@ def test_a_row_that_is_certain_of_a_class_that_cannot_occur():
         correct_proba([[0.0, 1.0]], [0.5, 0.5], [1.0, 0.0])
 
 
+@pytest.mark.filterwarnings("ignore::demur.label_shift.LabelShiftWarning")
 @pytest.mark.parametrize("n_rows", [1, 50])
 def test_rows_that_do_not_tell_classes_apart_give_the_largest_standard_error(n_rows):
     shift = LabelShift([0.6, 0.4]).fit([[0.6, 0.4]] * n_rows)

@@ -198,8 +198,8 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
         """
         if self.model not in ("isotonic", "sigmoid"):
             raise InputError(f"model must be 'isotonic' or 'sigmoid', got {self.model!r}.")
-        values = check_rows(proba).astype(np.float64, copy=False)
-        values, labels, weight = _counted(values, y, sample_weight)
+        rows, labels, weight = _counted(check_rows(proba), y, sample_weight)
+        values = rows.astype(np.float64, copy=False)
         rarest = int(np.bincount(labels, minlength=values.shape[1]).min())
         if self.model == "isotonic" and rarest < _ROWS_FOR_ISOTONIC:
             warnings.warn(

@@ -140,6 +140,7 @@ def test_a_guarantee_is_void_when_other_rows_are_declined_as_novel():
     assert not RejectOption(GaussianNB()).fit(X, Y).set_params(novelty=None).decide(X + 1e6).reject.any()
 
 
+@pytest.mark.filterwarnings("ignore::demur.estimators.EqualRowsWarning")
 @pytest.mark.parametrize("estimator", [GaussianNB(), AutoClassifier(["lr"], time_budget=None)], ids=["nb", "auto"])
 def test_rows_of_a_class_that_was_not_trained_on_count_as_wrong(estimator):
     """The last fold, which the rule gets, has all rows of the first class."""
@@ -149,7 +150,7 @@ def test_rows_of_a_class_that_was_not_trained_on_count_as_wrong(estimator):
     assert model.classes_.tolist() == ["a", "b", "c"]
     assert model.out_of_fold_[1].mean() < 0.2  # out of fold, b and c are told apart
     assert not (model.classes_[model.decide(X).label] == "a").any()
-    with pytest.raises(ValueError, match="no threshold guarantees a risk of at most 0.5"):
+    with pytest.raises(ValueError, match="no threshold guarantees a risk"):
         model.set_params(rule=RiskControl(0.5)).fit_rule(X[Y < 2][20:], names[Y < 2][20:])
     other = RejectOption(GaussianNB(), rule=RiskControl(0.4)).fit(X[Y > 0], names[Y > 0])
     certificate = other.fit_rule(np.vstack([X[Y > 0], X[:5]]), np.append(names[Y > 0], ["new"] * 5)).rule_.certificate_

@@ -201,7 +201,7 @@ def area_intervals(confidence: ArrayLike, wrong: ArrayLike, confidence_level: fl
     order = np.argsort(-scores, kind="stable")
     starts = np.flatnonzero(starts_of_ties(scores[order]))
     found = ranked_areas(errors[order].astype(np.float64), starts, tail)
-    return {name: Interval(*map(float, ends), confidence_level) for name, ends in found.items()}
+    return {name: Interval(*(float(end) for end in (*ends, confidence_level))) for name, ends in found.items()}
 
 
 _RANKED = 0.25
@@ -293,7 +293,8 @@ def _mean_of_ascending(values: Floats, counts: Floats, confidence_level: float) 
     estimate = (values * counts).sum(axis=-1) / total
     below, above = (_combined(steps * np.abs(end - share), end) for end in (low, high))
     numbers = [np.where(n_rows > 0, one, np.nan) for one in (estimate, estimate - below, estimate + above)]
-    return Interval(*(one.item() if one.ndim == 0 else one for one in numbers), confidence_level)
+    plain: list[Any] = [one if one.ndim else one.item() for one in numbers]
+    return Interval(*[*plain, confidence_level])
 
 
 def _combined(distance: Floats, share: Floats) -> Floats:

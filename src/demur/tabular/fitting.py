@@ -615,8 +615,8 @@ class _Training:
 
     def _fit_rule(self, classifier: Any, features: Floats, novel: Mask | None) -> None:
         """Fit the rule on the rows set aside; ``novel`` rows are declined whatever the rule says."""
-        rule, aside, copies = self.rule, self.parts.aside, self.parts.copies
-        by_group = isinstance(rule, RiskControl) and rule.groups is not None
+        rule: Any = self.rule
+        aside, copies, by_group = self.parts.aside, self.parts.copies, getattr(rule, "groups", None) is not None
         classifier.set_params(rule=rule.of_rows(aside) if by_group else rule).fit_rule(
             features[aside],
             self.labels[aside],
