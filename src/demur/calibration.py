@@ -118,11 +118,7 @@ class TemperatureScaling(Parametrised):
             )
         values, columns, weights = _counted(values, y, sample_weight, _MOST_NUMBERS // values.shape[1] + 1)
         self.fitted_temperature_, found = _least_log_loss(
-            self._logits(values),
-            columns,
-            weights,
-            temperature=self.temperature,
-            n_biases=self.biases * values.shape[1],
+            self._logits(values), columns, weights, self.temperature, self.biases * values.shape[1]
         )
         self.biases_ = found if self.biases else None
         return self
@@ -339,7 +335,6 @@ def _least_log_loss(
     logits: FloatArray,
     columns: NDArray[np.integer[Any]],
     weights: Floats,
-    *,
     temperature: float | None,
     n_biases: int,
 ) -> tuple[float, Floats]:
@@ -350,7 +345,7 @@ def _least_log_loss(
     """
     from scipy.optimize import minimize  # it takes a while to import
 
-    logits, rows, total = logits.astype(np.float64), np.arange(len(logits)), float(weights.sum())
+    logits, rows, total = logits.astype(np.float64), np.arange(len(logits)), weights.sum()
     share = weights / total
 
     def penalised(numbers: Floats) -> tuple[float, Floats]:

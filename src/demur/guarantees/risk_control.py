@@ -241,7 +241,7 @@ class RiskControl(FittedThreshold):
         sample = Sample(scores, errors, of_row, self.largest_cluster_)
         known = None
         if out_of_fold is not None and self.groups is None:
-            known = Sample(np.asarray(out_of_fold[0], dtype=np.float64), np.asarray(out_of_fold[1], dtype=bool))
+            known = Sample(np.asarray(out_of_fold[0]), np.asarray(out_of_fold[1], dtype=bool))
         self.certificate_ = fixed_sequence(sample, self.target_risk, self.delta, parts, known)
         by_group = {name: self._of_group(sample.take(names == name), len(groups)) for name in groups}
         self.group_certificates_: dict[str, RiskCertificate] = {} if self.groups is None else by_group
