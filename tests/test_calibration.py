@@ -190,6 +190,25 @@ def test_calibrators_are_estimators(calibrator):
     assert fitted.transform(proba).sum(axis=1) == pytest.approx(1)
 
 
+def test_another_fit_forgets_the_biases():
+    proba, y = sample(0)
+    scaling = TemperatureScaling(biases=True).fit(proba, y)
+    assert scaling.set_params(biases=False).fit(proba, y) == TemperatureScaling().fit(proba, y)
+    assert scaling.biases_ is None
+
+
+@pytest.mark.filterwarnings("ignore:isotonic calibration overfits")
+@pytest.mark.parametrize("model", ["isotonic", "sigmoid"])
+def test_curves_do_not_see_rows_of_weight_zero(model):
+    proba, y = sample(0)
+    counted = y != 2
+    without = OneVsRestCalibration(model).fit(proba[counted], y[counted]).transform(proba)
+    for weight in (counted * 1.0, counted * 1e-9):  # weights that are not counts have no scale
+        weighted = OneVsRestCalibration(model).fit(proba, y, weight)
+        np.testing.assert_allclose(weighted.transform(proba), without, atol=1e-6)
+        assert (weighted.transform(proba)[:, 2] > 0).all()
+
+
 def test_a_given_temperature_is_used_as_it_is():
     proba, y = sample(0)
     fixed = TemperatureScaling(2.0)

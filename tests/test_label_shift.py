@@ -142,3 +142,15 @@ def test_a_row_that_is_certain_of_a_class_that_cannot_occur():
     assert correct_proba([[0.5, 0.5]], [0.5, 0.5], [1.0, 0.0]).tolist() == [[1.0, 0.0]]
     with pytest.raises(ValueError, match="row 1 has all its probability in classes whose new_prior is 0"):
         correct_proba([[0.0, 1.0]], [0.5, 0.5], [1.0, 0.0])
+
+
+@pytest.mark.filterwarnings("ignore::demur.label_shift.LabelShiftWarning")
+@pytest.mark.parametrize("n_rows", [1, 50])
+def test_rows_that_do_not_tell_classes_apart_give_the_largest_standard_error(n_rows):
+    shift = LabelShift([0.6, 0.4]).fit([[0.6, 0.4]] * n_rows)
+    np.testing.assert_allclose(shift.standard_error_, 0.5)
+    assert "± 0.500" in shift.explain()
+    rows = [[0.5, 0.25, 0.25], [0.2, 0.4, 0.4]] * 30  # which tell the first class from the others only
+    known, *unknown = LabelShift([1 / 3, 1 / 3, 1 / 3]).fit(rows).standard_error_
+    assert known < 0.3
+    assert unknown == [0.5, 0.5]

@@ -116,24 +116,15 @@ class TemperatureScaling(Parametrised):
                 "these look like probabilities: every row lies in [0, 1] and sums to 1. Leave from_logits out, or give "
                 "the scores before the softmax."
             )
-        columns, weights = check_classes(y, values.shape), check_weights(sample_weight, len(values))
-        counted = np.flatnonzero(weights)
-        most = _MOST_NUMBERS // values.shape[1] + 1
-        if len(counted) > most:
-            counted = np.sort(np.random.RandomState(0).choice(counted, most, replace=False))
-        logits, columns, weights = self._logits(values[counted]), columns[counted], weights[counted]
-        # Weights that sum to less than the number of rows are not counts.
-        total = max(float(weights.sum()), float(len(counted)))
+        values, columns, weights = _counted(values, y, sample_weight, _MOST_NUMBERS // values.shape[1] + 1)
         self.fitted_temperature_, found = _least_log_loss(
-            logits, columns, weights, total, temperature=self.temperature, n_biases=self.biases * logits.shape[1]
+            self._logits(values), columns, weights, self.temperature, self.biases * values.shape[1]
         )
-        if self.biases:
-            self.biases_ = found
+        self.biases_ = found if self.biases else None
         return self
 
     def transform(self, proba: ArrayLike) -> FloatArray:
         """Return the scaled probabilities, of probabilities, or of logits with ``from_logits``."""
-        check_is_fitted(self)
         return softmax_at(self._logits(self._checked(proba)), self.temperature_, self.biases_)
 
     def _logits(self, values: FloatArray) -> FloatArray:
@@ -203,8 +194,8 @@ class OneVsRestCalibration(BaseEstimator):  # type: ignore[misc] # scikit-learn 
         """
         if self.model not in ("isotonic", "sigmoid"):
             raise InputError(f"model must be 'isotonic' or 'sigmoid', got {self.model!r}.")
-        values = check_rows(proba).astype(np.float64, copy=False)
-        labels, weight = check_classes(y, values.shape), check_weights(sample_weight, len(values))
+        rows, labels, weight = _counted(check_rows(proba), y, sample_weight)
+        values = rows.astype(np.float64, copy=False)
         rarest = int(np.bincount(labels, minlength=values.shape[1]).min())
         if self.model == "isotonic" and rarest < _ROWS_FOR_ISOTONIC:
             warnings.warn(
@@ -276,13 +267,12 @@ def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | 
     >>> bool(np.abs(found.transform(tilted) - proba).max() < 0.1)
     True
     """
-    values = check_rows(proba)
-    labels, weight = check_classes(y, values.shape), check_weights(sample_weight, len(values))
+    values, labels, weight = _counted(check_rows(proba), y, sample_weight)
     n_classes = values.shape[1]
     candidates: list[tuple[Any, int]] = [(TemperatureScaling(1.0), 0), (TemperatureScaling(), 1)]
     if n_classes <= _CLASSES_FOR_CURVES:
         candidates += [(TemperatureScaling(biases=True), n_classes), (OneVsRestCalibration("sigmoid"), 2 * n_classes)]
-    rows = np.random.RandomState(0).permutation(np.flatnonzero(weight))[: max(_MOST_CHOSEN_ON // n_classes, 300)]
+    rows = np.random.RandomState(0).permutation(len(values))[: max(_MOST_CHOSEN_ON // n_classes, 300)]
     third = np.arange(len(rows)) % 3
     if len(rows) < 6:
         return TemperatureScaling().fit(values, labels, weight)
@@ -296,8 +286,23 @@ def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | 
                 calibrated = clone(candidate).fit(values[train], labels[train], weight[train]).transform(values[test])
             right = np.clip(calibrated[np.arange(len(test)), labels[test]], SMALLEST, None)
             total -= float(weight[test] @ np.log(right))
-        losses.append(total / float(weight[rows].sum()) + n_parameters / 2 / max(float(weight[rows].sum()), len(rows)))
+        losses.append((total + n_parameters / 2) / weight[rows].sum())
     return candidates[int(np.argmin(losses))][0].fit(values, labels, weight)
+
+
+def _counted(
+    values: FloatArray, y: ArrayLike, sample_weight: ArrayLike | None, most: Any = np.inf
+) -> tuple[FloatArray, NDArray[np.integer[Any]], Floats]:
+    """Return the rows that have a weight, or ``most`` of them, with their classes and weights.
+
+    Weights that sum to less than the number of rows are not counts: they get a mean of one.
+    """
+    columns, weights = check_classes(y, values.shape), check_weights(sample_weight, len(values))
+    counted = np.flatnonzero(weights)
+    if len(counted) > most:
+        counted = np.sort(np.random.RandomState(0).choice(counted, most, replace=False))
+    weights = weights[counted]
+    return values[counted], columns[counted], weights * max(1.0, len(counted) / weights.sum())
 
 
 def at_temperature(proba: FloatArray, temperature: float, biases: Floats | None = None) -> FloatArray:
@@ -330,8 +335,6 @@ def _least_log_loss(
     logits: FloatArray,
     columns: NDArray[np.integer[Any]],
     weights: Floats,
-    total: float,
-    *,
     temperature: float | None,
     n_biases: int,
 ) -> tuple[float, Floats]:
@@ -342,7 +345,8 @@ def _least_log_loss(
     """
     from scipy.optimize import minimize  # it takes a while to import
 
-    logits, rows, share = logits.astype(np.float64), np.arange(len(logits)), weights / weights.sum()
+    logits, rows, total = logits.astype(np.float64), np.arange(len(logits)), weights.sum()
+    share = weights / total
 
     def penalised(numbers: Floats) -> tuple[float, Floats]:
         log_temperature, biases = float(numbers[0]), numbers[1:]
@@ -362,10 +366,9 @@ def _least_log_loss(
     middle = np.log(np.median(ranges[ranges > 0])) if (ranges > 0).any() else 0.0
     # T = 1 is always inside: a class that is masked by a logit of -1e9 says nothing about the scale.
     low, high = min(middle, 0.0) - _WIDEST, max(middle, 0.0) + _WIDEST
-    tried = np.linspace(low, high, 2 + int(np.ceil(high - low)))
     if temperature is not None:
         low = high = float(np.log(temperature))
-        tried = np.array([low])
+    tried = np.linspace(low, high, 2 + int(np.ceil(high - low)))
     starts = np.column_stack([tried, np.zeros((len(tried), n_biases))])
     with np.errstate(under="ignore"):
         start = min(starts, key=lambda numbers: penalised(numbers)[0])

@@ -76,7 +76,8 @@ class LabelShift(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     old_prior_, new_prior_ : arrays of shape (n_classes,)
         The class frequencies in training, and those estimated among the new rows.
     standard_error_ : array of shape (n_classes,)
-        Standard error of the new frequencies, from the observed information; zero for a class without mass.
+        Standard error of the new frequencies, from the observed information; zero for a class without mass, and at most
+        0.5, which it is where the rows do not tell classes apart.
     n_rows_ : int
         The number of unlabelled rows.
     p_value_ : float
@@ -180,14 +181,17 @@ def _most_likely(ratios: Floats, start: Floats) -> Floats:
 
 
 def _standard_errors(ratios: Floats, prior: Floats) -> Floats:
-    """Return the standard errors of the frequencies from the observed information; zero for a class without mass."""
+    """Return the standard errors of the frequencies from the observed information; zero for a class without mass.
+
+    None is above 0.5, the largest standard deviation of a share, which it is where the rows do not tell classes apart.
+    """
     present = prior > 1e-9
+    scores = ratios[:, present] / (ratios @ prior)[:, None]
+    scores -= scores.mean(axis=1, keepdims=True)  # frequencies move in the plane of sum 1
+    sizes, directions = np.linalg.eigh(scores.T @ scores + 1.0)  # 1.0 fixes their sum
     errors = np.zeros(len(prior))
-    if present.sum() > 1:
-        scores = ratios[:, present] / (ratios @ prior)[:, None]
-        scores -= scores.mean(axis=1, keepdims=True)  # frequencies move in the plane of sum 1
-        covariance = np.linalg.pinv(scores.T @ scores, rcond=1e-12, hermitian=True)
-        errors[present] = np.sqrt(np.maximum(np.diag(covariance), 0))
+    variance = (directions**2 / np.maximum(sizes, 1e-9)).sum(axis=1) - 1 / present.sum() ** 2
+    errors[present] = np.sqrt(np.clip(variance, 0, 0.25))
     return errors
 
 

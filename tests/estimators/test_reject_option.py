@@ -103,6 +103,61 @@ def test_classifiers_without_predict_proba(estimator, n_classes):
     assert -model.score(X[kept], Y[kept]) < 0.1
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_the_unit_of_the_scores_of_a_classifier_does_not_matter(frozen, n_classes):
+    """A score of 100,000 is no certainty: features in small units have such scores."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(n_classes, size=600)
+    rows = np.eye(n_classes)[y] + rng.normal(size=(600, n_classes))
+    losses = []
+    for unit in (1.0, 1e5):
+        model = FrozenEstimator(Scored(unit).fit(rows[:200], y[:200])) if frozen else Scored(unit)
+        option = RejectOption(model, novelty=None).fit(rows[:400], y[:400])
+        losses.append(log_loss(y[400:], option.predict_proba(rows[400:])))
+        assert option.predict_proba(rows).max(axis=1).std() > 0.05
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+
+
+class Scored(ClassifierMixin, BaseEstimator):
+    """Scores of a linear model in another unit."""
+
+    def __init__(self, unit=1.0):
+        self.unit = unit
+
+    def fit(self, X, y):
+        self.model_ = LogisticRegression().fit(X, y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def decision_function(self, X):
+        return self.unit * self.model_.decision_function(X)
+
+
+class Unsorted(ClassifierMixin, BaseEstimator):
+    """A classifier that keeps its classes in another order than the sorted one."""
+
+    def fit(self, X, y):
+        self.model_ = GaussianNB().fit(X, y)
+        self.classes_ = np.roll(self.model_.classes_, 1)
+        return self
+
+    def predict_proba(self, X):
+        return np.roll(self.model_.predict_proba(X), 1, axis=1)
+
+
+@pytest.mark.parametrize("calibration", ["auto", None])
+def test_classes_in_any_order_are_matched_by_their_names(calibration):
+    names = np.array(["c", "a", "b"])[Y]
+    expected = RejectOption(GaussianNB(), calibration=calibration).fit(X, names)
+    for estimator in (Unsorted(), FrozenEstimator(Unsorted().fit(X, names))):
+        model = RejectOption(estimator, calibration=calibration).fit(X, names)
+        assert model.classes_.tolist() == ["a", "b", "c"]
+        if calibration is None:
+            np.testing.assert_allclose(model.predict_proba(X), expected.predict_proba(X))
+        assert (model.classes_[model.decide(X).label] == names).mean() > 0.9
+
+
 def test_one_versus_one_scores_are_refused():
     four = np.r_[X, X[:40] + 3]
     with pytest.raises(ValueError, match="decision_function_shape='ovr'"):

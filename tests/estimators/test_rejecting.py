@@ -7,13 +7,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from demur import Chow, CostMatrix, Coverage, RejectClassifier, RejectOption, RiskControl, Threshold
-from demur.estimators import RejectingClassifier
+from demur.estimators import AutoClassifier, RejectingClassifier
 from demur.metrics import zero_one_c_risk, zero_one_c_scorer
 
 X, Y = load_iris(return_X_y=True)
@@ -126,6 +126,61 @@ def test_a_rule_that_needs_fit_says_so():
     assert (~model.decide(X).reject).mean() == pytest.approx(0.5, abs=0.01)
     with pytest.raises(ValueError, match="needs no rows"):
         model.set_params(rule=Threshold(0.5)).fit_rule(X, Y)
+
+
+def test_a_guarantee_is_void_when_other_rows_are_declined_as_novel():
+    """Rows that were novel when the rule was fitted are not among those that it counted."""
+    model = RejectOption(GaussianNB(), rule=Coverage(0.8)).fit(X, Y)
+    before = model.predict(X)
+    for novelty in (None, 0.05):
+        with pytest.raises(ValueError, match=rf"or novelty to {novelty}, after fit, and it must be fitted on rows"):
+            model.set_params(novelty=novelty).predict(X)
+    np.testing.assert_array_equal(model.set_params(novelty="auto").predict(X), before)
+    assert model.set_params(novelty=0.05).fit_rule(X, Y).decide(X + 1e6).novel.all()
+    assert not RejectOption(GaussianNB()).fit(X, Y).set_params(novelty=None).decide(X + 1e6).reject.any()
+
+
+@pytest.mark.filterwarnings("ignore::demur.estimators.EqualRowsWarning")
+@pytest.mark.parametrize("estimator", [GaussianNB(), AutoClassifier(["lr"], time_budget=None)], ids=["nb", "auto"])
+def test_rows_of_a_class_that_was_not_trained_on_count_as_wrong(estimator):
+    """The last fold, which the rule gets, has all rows of the first class."""
+    fold = np.where(Y == 0, 2, np.arange(150) % 3)
+    names = np.array(["a", "b", "c"])[Y]
+    model = RejectOption(estimator, cv=PredefinedSplit(fold), rule=Coverage(0.9), novelty=None).fit(X, names)
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert model.out_of_fold_[1].mean() < 0.2  # out of fold, b and c are told apart
+    assert not (model.classes_[model.decide(X).label] == "a").any()
+    with pytest.raises(ValueError, match="no threshold guarantees a risk"):
+        model.set_params(rule=RiskControl(0.5)).fit_rule(X[Y < 2][20:], names[Y < 2][20:])
+    other = RejectOption(GaussianNB(), rule=RiskControl(0.4)).fit(X[Y > 0], names[Y > 0])
+    certificate = other.fit_rule(np.vstack([X[Y > 0], X[:5]]), np.append(names[Y > 0], ["new"] * 5)).rule_.certificate_
+    assert certificate.n_wrong >= 5
+    with pytest.raises(ValueError, match=r"does not know: \['x'\]"):
+        other.fit_rule(X, np.full(150, "x"))
+
+
+def test_a_coverage_that_novel_rows_rule_out_is_refused():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=1000)
+    rows = 2 * y[:, None] + rng.normal(size=(1000, 2))
+    rows[500:530] *= 1e6
+    model = RejectOption(GaussianNB(), novelty=0.01, rule=Coverage(0.95)).fit(rows[:500], y[:500])
+    with pytest.raises(
+        ValueError, match=r"of 500 rows are declined as novel .* Coverage\(target=0.95\) is out of reach"
+    ):
+        model.fit_rule(rows[500:], y[500:])
+    model.set_params(rule=Coverage(0.9)).fit_rule(rows[500:], y[500:])
+    assert 0.9 <= (~model.decide(rows[500:]).reject).mean() < 0.95
+
+
+def test_a_rule_needs_one_group_for_each_row():
+    site = np.array(["north", "south"])[np.arange(150) % 2]
+    for wrong in (site[1:], np.append(site, "north"), site[:, None]):
+        with pytest.raises(ValueError, match=r"the rule's groups need shape \(150,\), one per row; got \(1"):
+            RejectOption(GaussianNB(), rule=RiskControl(0.4, groups=wrong)).fit(X, Y)
+    mixed = [1, 2.5] * 75  # as an array 1.0 and 2.5
+    model = RejectOption(GaussianNB(), rule=RiskControl(0.4, 0.2, groups=mixed)).fit(X, Y)
+    assert set(model.rule_.group_certificates_) == {"1.0", "2.5"}
 
 
 def test_a_fitted_rule_is_searched_over_by_its_parameters():

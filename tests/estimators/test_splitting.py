@@ -389,3 +389,15 @@ def test_folds_of_classes_that_cannot_be_divided_are_refused(groups):
     X = np.arange(2.0 if groups is None else 8.0).reshape(-1, 1)
     with pytest.raises(InputError, match="no fold has two classes to train on"):
         RejectOption(GaussianNB()).fit(X, [0, 1] if groups is None else groups, groups=groups)
+
+
+def test_rows_of_rare_classes_are_set_aside_as_often_as_others():
+    y = np.r_[np.zeros(500, dtype=int), np.arange(1, 501)]
+    for share in (0.2, 0.5):
+        train, aside, _ = set_aside(share, y, blocks_of(np.arange(1000.0).reshape(-1, 1), y))
+        assert len(np.intersect1d(train, aside)) == 0
+        assert (y[aside] > 0).sum() == pytest.approx(500 * share, abs=1)
+    for few in ([0, 0, 1], [0, 0, 0, 1, 1, 1], [0] * 50 + [1]):
+        labels = np.array(few)
+        train = set_aside(0.5, labels, blocks_of(np.arange(float(len(few))).reshape(-1, 1), labels)).train
+        assert len(np.unique(labels[train])) == 2

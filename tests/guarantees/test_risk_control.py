@@ -308,6 +308,26 @@ def test_bad_confidences():
         RiskControl(0.5).fit_confidence([0.5], [1])
 
 
+def test_clusters_and_copies_are_of_all_rows():
+    """Fewer would leave rows out without a word."""
+    confidence, wrong = np.linspace(0.5, 1, 200), np.zeros(200, dtype=bool)
+    for name in ("clusters", "copies"):
+        for n_rows in (1, 199, 201):
+            with pytest.raises(
+                ValueError, match=rf"{name} must have shape \(200,\), one for each row, got \({n_rows},\)"
+            ):
+                RiskControl(0.1).fit_confidence(confidence, wrong, **{name: np.zeros(n_rows, dtype=bool)})
+
+
+@pytest.mark.parametrize("unit", ["cluster", "row"])
+def test_clusters_have_names_of_any_type(unit):
+    confidence, wrong = np.linspace(0.5, 1, 400), np.zeros(400, dtype=bool)
+    numbers = np.arange(400) // 2
+    expected = RiskControl(0.2, unit=unit).fit_confidence(confidence, wrong, clusters=numbers).certificate_
+    for names in ([None if i == 7 else f"p{i}" for i in numbers], numbers.astype(str), numbers.astype(float)):
+        assert RiskControl(0.2, unit=unit).fit_confidence(confidence, wrong, clusters=names).certificate_ == expected
+
+
 @pytest.mark.parametrize("rule", [Coverage(0.5), RiskControl(0.1)])
 def test_a_rule_that_is_not_fitted(rule):
     with pytest.raises(NotFittedError, match="is not fitted yet"):

@@ -56,6 +56,12 @@ def zipf(rng, n):
     return X.astype(float), ((score > 0) ^ flipped).astype(int)
 
 
+def many_classes(rng, n):
+    """8 % of the rows are of 20,000 rare classes, and look like the rows of the two common ones."""
+    X = rng.random((n, 2))
+    return X, np.where(rng.random(n) < 0.08, rng.integers(2, 20_000, size=n), X[:, 1] > 0.5)
+
+
 def few_cells(rng, n):
     """Three columns of yes and no."""
     X = rng.integers(2, size=(n, 3))
@@ -115,6 +121,18 @@ def test_the_risk_of_the_answers_is_within_its_target(name, size):
 
 
 @pytest.mark.parametrize("size", SIZES)
+def test_rows_of_classes_that_were_not_trained_on_are_wrong_answers(size):
+    """A rule that gets no row of a class with a single one would never see them."""
+    n_fits = 6 * size
+    for target, least in ((0.05, 0), (0.2, n_fits)):
+        given, broken = count_broken(
+            n_fits, lambda rng, target=target: option(target).fit(*many_classes(rng, 1500)), many_classes, target
+        )
+        assert given >= least
+        assert broken <= most(n_fits)
+
+
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("population", [continuous, few_cells])
 def test_a_copied_table_guarantees_no_more_than_the_table(population, size):
     def fit(rng):
@@ -162,7 +180,7 @@ def test_with_groups_the_risk_is_that_of_one_answer_per_group(size):
         rng = np.random.default_rng(seed)
         of_row, proba, wrong = patients(rng)
         rule = RiskControl(target, DELTA).fit_confidence(proba, wrong, clusters=of_row)
-        assert "for one answer per group (a patient, a machine), drawn at random" in rule.explain()
+        assert "for one answer per group (a patient, a machine), to a row drawn at random" in rule.explain()
         of_row, proba, wrong = patients(rng)
         answered = proba > rule.threshold_
         each = answered / np.bincount(of_row)[of_row]  # a row drawn from each group

@@ -133,6 +133,22 @@ def test_calibration_corrects_overconfidence(fitted):
         )
 
 
+def test_class_biases_of_logits_are_learned():
+    """The outputs favour one class, which no temperature undoes."""
+    proba, y = said(2000, scale=1.0)
+    tilted = 2 * np.log(proba) + [3.0, 0.0, 0.0]
+    found = {
+        calibration: fit_proba(csv(tilted, y), "y", cost=0.3, kind="logits", calibration=calibration).model
+        for calibration in ("auto", "temperature")
+    }
+    table = pa.table(dict(zip(CLASSES, tilted.T, strict=True)))
+    error = {name: np.abs(model.predict_proba(table) - proba).mean() for name, model in found.items()}
+    assert error["auto"] < 0.02 < 0.1 < error["temperature"]
+    assert found["auto"].facts["temperature"] == pytest.approx(2, rel=0.1)
+    rows = pd.DataFrame(tilted[:90], columns=CLASSES)
+    assert compare_onnx(found["auto"], onnx_model(found["auto"]), rows).decisions_agree
+
+
 def test_the_model_is_one_like_any_other(fitted, tmp_path):
     kind, found = fitted
     demur.save(found.model, tmp_path / "model")

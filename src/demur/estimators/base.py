@@ -381,11 +381,11 @@ _NUMBERS: ByName = {"dtype": [np.float64, np.float32], "ensure_all_finite": "all
 """Input of networks: numbers, which may be missing, also in a sparse matrix."""
 
 
-def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> Floats:
+def proba_of(estimator: Estimator, X: Features, classes: AnyArray, scale: float = 1.0) -> Floats:
     """Return probabilities with one column per class in ``classes``, zero for classes the estimator does not know.
 
-    Without ``predict_proba`` the scores of ``decision_function`` are linked: the logistic function for two
-    classes, softmax for more. Such scores are not log odds by themselves; calibration gives them their scale.
+    Without ``predict_proba`` the scores of ``decision_function`` are divided by ``scale`` and linked: the logistic
+    function for two classes, softmax for more. Such scores are not log odds by themselves; calibration makes them.
     """
     name = type(estimator.estimator if isinstance(estimator, CodedLabels) else estimator).__name__
     method = next((one for one in ("predict_proba", "decision_function") if hasattr(estimator, one)), None)
@@ -396,6 +396,7 @@ def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> Floats:
         )
     own, proba = np.asarray(estimator.classes_), np.asarray(getattr(estimator, method)(X), dtype=np.float64)
     if method == "decision_function":
+        proba /= scale
         proba = softmax(proba, axis=1) if proba.ndim > 1 else np.column_stack([expit(-proba), expit(proba)])
     if proba.shape[1:] != own.shape:
         raise InputError(
@@ -406,9 +407,38 @@ def proba_of(estimator: Estimator, X: Features, classes: AnyArray) -> Floats:
         return proba
     if len(unknown := np.setdiff1d(own, classes)):
         raise InputError(f"{name} knows the classes {unknown.tolist()}, which y lacks; wrap it in FrozenEstimator.")
-    aligned = np.zeros((len(proba), len(classes)))
-    aligned[:, np.searchsorted(classes, own)] = proba
-    return aligned
+    return aligned(proba, own, classes)
+
+
+def aligned(proba: Floats, known: ArrayLike, classes: AnyArray) -> Floats:
+    """Return probabilities of the classes ``known``, in any order, with one column per class in ``classes``.
+
+    Examples
+    --------
+    >>> aligned(np.array([[0.8, 0.2]]), ["dog", "cat"], np.array(["bird", "cat", "dog"]))
+    array([[0. , 0.2, 0.8]])
+    """
+    found = np.zeros((len(proba), len(classes)))
+    found[:, np.searchsorted(classes, known)] = proba
+    return found
+
+
+def score_scale(estimator: Estimator, X: Features) -> float:
+    """Return the number by which scores of a classifier without probabilities are divided before they are linked.
+
+    At least half of the scores are then from -5 to 5. Larger ones, such as those of features in large units, would
+    become probabilities of exactly 0 and 1, which no calibration can tell apart.
+
+    Examples
+    --------
+    >>> from sklearn.svm import LinearSVC
+    >>> X, y = [[-3.0], [-1.0], [1.0], [3.0]], [0, 0, 1, 1]
+    >>> score_scale(LinearSVC().fit(X, y), X), score_scale(LinearSVC().fit(X, y), np.multiply(X, 1000)) > 100
+    (1.0, True)
+    """
+    if hasattr(estimator, "predict_proba") or not hasattr(estimator, "decision_function"):
+        return 1.0
+    return max(1.0, float(np.median(np.abs(estimator.decision_function(X)))) / 5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -464,8 +494,7 @@ class KnownRows:
     def novel(self, X: Features, rate: float | str | None) -> Mask:
         """Return which rows are unlike the training rows, at this rate."""
         if self.schema is None:
-            given = _names(X)
-            if self.names and given != self.names and set(self.names) <= set(given):
+            if self.names and set(self.names) <= set(_names(X)):
                 X = cast(Any, X)[self.names]
             return self.novelty.novel(np.asarray(X, dtype=np.float64), rate)
         from demur.columns import as_table
@@ -591,6 +620,7 @@ def out_of_fold_proba(
     classes: AnyArray,
     folds: Sequence[Fold],
     fit_params: ByName,
+    scale: float = 1.0,
 ) -> tuple[Ints, Floats]:
     """Return row numbers, and the probabilities of these rows by a model that was not fitted on them.
 
@@ -603,13 +633,15 @@ def out_of_fold_proba(
     X, y, classes, folds
     fit_params : dict
         Passed to ``fit``; arguments with one value per row are restricted to the rows of each fold.
+    scale : float
+        As for :func:`proba_of`.
     """
     rows, probas = [], []
     for train, test in usable_folds(folds, y, at_least_one=True):
         seen, unseen = _safe_indexing(X, train), _safe_indexing(X, test)
         model = fit_clone(estimator, seen, y[train], _check_method_params(X, fit_params, indices=train))
         rows.append(test)
-        probas.append(proba_of(model, unseen, classes))
+        probas.append(proba_of(model, unseen, classes, scale))
     return np.concatenate(rows), np.concatenate(probas)
 
 

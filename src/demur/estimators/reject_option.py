@@ -31,6 +31,7 @@ from demur.estimators.base import (
     KnownRows,
     NothingToFit,
     RejectingClassifier,
+    aligned,
     check_two_classes,
     checked_labels,
     choose_reject_label,
@@ -40,6 +41,7 @@ from demur.estimators.base import (
     out_of_fold_proba,
     proba_of,
     row_weights,
+    score_scale,
 )
 from demur.estimators.candidates import dense_view
 from demur.estimators.scope import DEFAULT_SHARE, FEWEST_OUTSIDE, Scope, ScopeInput
@@ -53,7 +55,7 @@ from demur.estimators.splitting import (
     set_aside,
     share_for_rule,
 )
-from demur.guarantees.coverage import check_share
+from demur.guarantees.coverage import Coverage, check_share
 from demur.label_shift import LabelShift
 from demur.rules import Chow, CostMatrix, Decision, Rule, check_proba
 
@@ -70,6 +72,7 @@ class AroundAnEstimator(FeaturesOfEstimator):
     classes_: AnyArray
     out_of_scope: Label = None
     random_state: Any = 0
+    score_scale_: float = 1.0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -133,23 +136,23 @@ class AroundAnEstimator(FeaturesOfEstimator):
 
         There may be no such rows if they are not needed (``held_out`` false).
         """
-        rows, proba = np.empty(0, dtype=np.int64), np.empty((0, len(self.classes_)))
-        if isinstance(base, FrozenEstimator):
-            self.estimator_ = base
-            return (np.arange(len(y)), proba_of(self.estimator_, X, self.classes_)) if held_out else (rows, proba)
         if isinstance(base, AutoClassifier):
             blend = clone(base)
             if not isinstance(self.cv, Integral):
                 blend.set_params(cv=folds)
             self.estimator_ = blend.fit(X, y, **fit_params).set_params(cv=base.cv)
-            return blend.held_out_rows_, blend.held_out_proba_
-        if held_out:
-            rows, proba = out_of_fold_proba(base, X, y, self.classes_, folds, fit_params)
-        self.estimator_ = fit_clone(base, X, y, fit_params)
-        return rows, proba
+            return blend.held_out_rows_, aligned(blend.held_out_proba_, blend.classes_, self.classes_)
+        frozen = isinstance(base, FrozenEstimator)
+        self.estimator_ = base if frozen else fit_clone(base, X, y, fit_params)
+        self.score_scale_ = score_scale(self.estimator_, X) if held_out else 1.0
+        if not held_out:
+            return np.empty(0, dtype=np.int64), np.empty((0, len(self.classes_)))
+        if frozen:
+            return np.arange(len(y)), proba_of(base, X, self.classes_, self.score_scale_)
+        return out_of_fold_proba(base, X, y, self.classes_, folds, fit_params, self.score_scale_)
 
     def _calibrated_proba(self, X: Features) -> Floats:
-        return self._calibrated(proba_of(self.estimator_, X, self.classes_))
+        return self._calibrated(proba_of(self.estimator_, X, self.classes_, self.score_scale_))
 
     def _calibrated(self, proba: Floats) -> Floats:
         return proba if self.calibrator_ is None else np.asarray(self.calibrator_.transform(proba), dtype=np.float64)
@@ -184,7 +187,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     novelty : "auto", float or None, default="auto"
         Out-of-distribution rows to decline, found by :class:`~demur.novelty.Novelty`. "auto": only rows far outside the
         training data. A number such as 0.01: rows more unusual than all but that share of ordinary rows. None: no
-        detection. It is read when predicting, so changing it with ``set_params`` needs no refit unless it was None.
+        detection. It is read when predicting, so changing it with ``set_params`` needs no refit unless it was None; a
+        rule that is fitted needs another :meth:`fit_rule`.
     out_of_scope : label, optional
         Label in ``y`` of rows that belong to no class; any answer to such a row costs 1. The label is not learned as a
         class. Instead, a second model estimates from scores and distances the probability that a row is in scope, and
@@ -211,6 +215,9 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         Fitted calibration; None if the estimator calibrates itself, as "auto" does.
     fitted_rule_ : Rule or None
         The rule that was fitted, None if the rule needs no fitting.
+    score_scale_ : float
+        What the scores of ``decision_function`` are divided by before they become probabilities, where the estimator
+        has no ``predict_proba``.
     out_of_fold_ : pair of arrays, or None
         Out-of-fold confidences and errors of training rows, from which a guarantee predicts its threshold.
     class_prior_ : array of shape (n_classes,)
@@ -346,7 +353,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         ----------
         X, y : as for :meth:`fit`
             Rows that neither the estimator nor its calibration has seen. Otherwise a guarantee does not hold, and demur
-            cannot detect this. Out-of-scope rows are left out: a guarantee is about rows in scope.
+            cannot detect this. Out-of-scope rows are left out: a guarantee is about rows in scope. The answer to a row
+            of a class that the estimator does not know is wrong.
         groups : array-like of shape (n_rows,), optional
             Group of each row (a patient, a machine). A guarantee of :class:`~demur.RiskControl` is then about one
             answer per group.
@@ -370,15 +378,14 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             raise InputError(f"{_name(self.rule)} needs no rows to be fitted on; it decides as it is.")
         X, y, groups = indexable(X, y, groups)
         labels = checked_labels(y)
-        rows = np.arange(len(labels)) if self.out_of_scope is None else np.flatnonzero(labels != self.out_of_scope)
-        self._check_known(labels[rows])
+        rows = np.flatnonzero(labels != self.out_of_scope)
         declined = self._novel(X) if novel is None else np.asarray(novel, dtype=bool)
         if copies is None:
             blocks = blocks_of(X, labels, groups)
             self._warn_of_copies(blocks)
             rows = blocks.without_copies(rows)
             copies = blocks.copies(rows)
-        elif len(rows) < len(labels):
+        else:
             copies = np.asarray(copies)[rows]
         self._fit_rule(X, labels, groups, rows, copies, None if declined is None else declined[rows])
         return self
@@ -432,7 +439,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
 
     def _without_outside(self, X: Features, labels: AnyArray) -> tuple[Features, Features | None, Ints]:
         """Return the rows in scope, those out of scope if there are any, and which rows the first are."""
-        outside = np.zeros(len(labels), dtype=bool) if self.out_of_scope is None else labels == self.out_of_scope
+        outside = labels == self.out_of_scope
         inside = np.flatnonzero(~outside)
         if not outside.any():
             return X, None, inside
@@ -477,10 +484,11 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         check_is_fitted(self)
         if not _needs_fit(self.rule):
             return self.rule
-        if self.fitted_rule_ is None or clone(self.fitted_rule_) != clone(self.rule):
+        fitted_with = clone(self.fitted_rule_, safe=False), getattr(self, "rule_novelty_", self.novelty)
+        if fitted_with != (clone(self.rule), self.novelty):
             raise InputError(
-                f"the rule was changed to {self.rule!r} after fit, and it must be fitted on rows: fit again, or call "
-                "fit_rule with labelled rows that the model has not seen."
+                f"the rule was changed to {self.rule!r}, or novelty to {self.novelty!r}, after fit, and it must be "
+                "fitted on rows: fit again, or call fit_rule with labelled rows that the model has not seen."
             )
         fitted: Rule = self.fitted_rule_
         return fitted
@@ -578,48 +586,64 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         A guarantee about answers does not cover novel rows. A coverage is a share of all rows, so for it novel rows
         count as the least confident ones.
         """
-        kept, codes, scoped = np.ones(len(rows), dtype=bool), np.searchsorted(self.classes_, labels[rows]), None
-        if self.scope_ is not None:  # one more column, the largest in rows that are then declined in any case
-            inputs = self._scope_input(_safe_indexing(X, rows))
-            share = self.scope_.probability(inputs)[:, None]
-            scoped = np.hstack([inputs.proba * share, 1 - share])
-            lost = scoped.argmax(axis=1) == len(self.classes_)
-            novel = lost if novel is None else novel | lost
-        if novel is not None and getattr(self.rule, "about_answers", True):
-            kept = ~novel
+        rule: Any = self.rule
+        true, n_classes = labels[rows], len(self.classes_)
+        if not np.isin(true, self.classes_).any():
+            self._check_known(true)
+        declined = np.zeros(len(rows), dtype=bool) if novel is None else novel.copy()
+        sample: tuple[AnyArray, AnyArray]
+        if by_confidence := hasattr(rule, "fit_confidence"):  # the probabilities of all rows may not fit in memory
+            parts = np.array_split(rows, 1 + len(rows) * n_classes // _AT_ONCE)
+            found = (self._proba_in_scope(_safe_indexing(X, part)) for part in parts)
+            confidence, label = map(
+                np.concatenate, zip(*((p.max(axis=1), p.argmax(axis=1)) for p in found), strict=True)
+            )
+            declined |= label == n_classes
+            confidence[declined] = 0
+            sample = confidence, self.classes_[np.minimum(label, n_classes - 1)] != true
+        else:
+            self._check_known(true)
+            proba = self._proba_in_scope(_safe_indexing(X, rows))
+            declined |= proba.argmax(axis=1) == n_classes
+            proba[declined] = 1 / proba.shape[1]
+            sample = proba, np.searchsorted(self.classes_, true)
+        kept = ~declined | (not getattr(rule, "about_answers", True))
         dependent = {"clusters": None if groups is None else np.asarray(groups)[rows], "copies": copies}
         given: dict[str, Any] = {
             name: np.asarray(value)[kept]
             for name, value in dependent.items()
-            if value is not None and has_fit_parameter(self.rule, name)
+            if value is not None and has_fit_parameter(rule, name)
         }
-        rule: Any = self.rule
         if has_fit_parameter(rule, "out_of_fold"):
             given["out_of_fold"] = self.out_of_fold_
         by_group = getattr(rule, "groups", None)
         if by_group is not None:
+            if np.shape(by_group) != labels.shape:
+                raise InputError(f"the rule's groups need shape {labels.shape}, one per row; got {np.shape(by_group)}.")
             rule = rule.of_rows(rows[kept])
-        parts = np.array_split(rows, 1 + len(rows) * len(self.classes_) // _AT_ONCE)
-        if scoped is None and len(parts) > 1 and hasattr(rule, "fit_confidence"):  # all rows may not fit in memory
-            found = (check_proba(self._calibrated_proba(_safe_indexing(X, part))) for part in parts)
-            confidence, label = map(
-                np.concatenate, zip(*((p.max(axis=1), p.argmax(axis=1)) for p in found), strict=True)
-            )
-            if novel is not None:
-                confidence[novel] = 1 / len(self.classes_)
-            self.fitted_rule_ = clone(rule).fit_confidence(confidence[kept], (label != codes)[kept], **given)
-        else:
-            proba = self._calibrated_proba(_safe_indexing(X, rows)) if scoped is None else scoped
-            if novel is not None:
-                proba[novel] = 1 / proba.shape[1]
-            self.fitted_rule_ = clone(rule).fit(proba[kept], codes[kept], **given)
+        fit = clone(rule).fit_confidence if by_confidence else clone(rule).fit
+        fitted = fit(*(values[kept] for values in sample), **given)
         if by_group is not None:
-            missing = {str(group) for group in by_group} - set(self.fitted_rule_.group_certificates_)
+            missing = {*np.asarray(by_group).astype(str).tolist()} - set(fitted.group_certificates_)
             if missing:
                 raise InputError(
                     f"the group {min(missing)!r} has no calibration row; give more of its rows or merge groups."
                 )
-            self.fitted_rule_.groups = by_group
+            fitted.groups = by_group
+        if isinstance(fitted, Coverage) and declined.any() and fitted.n_accepted_ == fitted.n_rows_:
+            raise InputError(
+                f"{int(declined.sum()):,} of {len(rows):,} rows are declined as novel or out of scope in any case, so "
+                f"that {rule!r} is out of reach: give a smaller target, or novelty=None (--novelty off)."
+            )
+        self.fitted_rule_, self.rule_novelty_ = fitted, self.novelty
+
+    def _proba_in_scope(self, X: Features) -> Floats:
+        """Return the calibrated probabilities, with that of being out of scope as one more column where it is known."""
+        if self.scope_ is None:
+            return np.asarray(check_proba(self._calibrated_proba(X)))
+        inputs = self._scope_input(X)
+        share = self.scope_.probability(inputs)[:, None]
+        return np.hstack([inputs.proba * share, 1 - share])
 
     def _share_for_rule(self, base: Any, folds: Sequence[Fold], n_rows: int, weight: Floats | None) -> float | Fold:
         if weight is not None:

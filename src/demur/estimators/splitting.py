@@ -36,6 +36,10 @@ _ENOUGH_DIFFERENT = 50
 10 % of the cases; chance makes 70 % of at least 50 counts multiples of one number hardly ever."""
 
 
+_RARE = 10
+"""Of a class with more rows, at least one is left to train on with a probability of 99.9 %, if half are set aside."""
+
+
 class EqualRowsWarning(UserWarning):
     """A guarantee was fitted on rows that are copies of others, or may be."""
 
@@ -238,8 +242,10 @@ def folds_of(
 def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
     """Return the rows to train on and the rows that a rule is fitted on.
 
-    A share is drawn at random class by class, and never all rows of a class. If the table was copied, the rule gets one
-    copy of each row, and the other copies are on neither side.
+    A share is drawn at random class by class; classes with fewer than 10 rows or blocks are drawn together, so that all
+    rows of one may be set aside. The rule must see rows of classes that the classifier does not know as often as new
+    rows have them. If the table was copied, the rule gets one copy of each row, and the other copies are on neither
+    side.
 
     Parameters
     ----------
@@ -263,9 +269,10 @@ def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
     else:
         # A rule must not be fitted on copies of training rows.
         drawn = blocks if blocks.suspects is None else Blocks(blocks.suspects, blocks.equal_rows)
-        chosen = _draw(drawn, y, share, np.random.RandomState(0), at_least=1)
-        lonely = ~np.isin(y, y[~chosen])  # rows of classes that would be left to the rule alone
-        chosen &= ~np.isin(blocks.of_row, blocks.of_row[lonely])
+        for rare in (_RARE, 0):
+            chosen = _draw(drawn, y, share, np.random.RandomState(0), at_least=1, rare=rare)
+            if len(np.unique(y[~chosen])) > 1:  # otherwise nothing can be trained
+                break
         train, aside = rows[~chosen], rows[chosen]
     aside = blocks.without_copies(aside)
     return Partition(train, aside, blocks.copies(aside, train))
@@ -437,9 +444,13 @@ def _numbered_folds(n_folds: int, y: AnyArray, blocks: Blocks) -> list[Fold]:
     return [(np.flatnonzero(of_row != number), np.flatnonzero(of_row == number)) for number in range(n_folds)]
 
 
-def _draw(blocks: Blocks, y: AnyArray, share: float, rng: Any, *, at_least: int) -> Mask:
-    """Draw about a share of the rows, block by block and class by class, and never the only block of a class."""
+def _draw(blocks: Blocks, y: AnyArray, share: float, rng: Any, *, at_least: int, rare: int = 0) -> Mask:
+    """Draw about a share of the rows, block by block and class by class, and never the only block of a class.
+
+    Classes with fewer than ``rare`` blocks count as one.
+    """
     labels, sizes = _rarest_class(blocks, y), blocks.sizes
+    labels = np.where(np.bincount(labels)[labels] < rare, labels.max() + 1, labels)
     shuffled = rng.permutation(len(sizes))
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
     chosen = np.zeros(len(sizes), dtype=bool)

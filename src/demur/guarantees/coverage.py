@@ -100,13 +100,12 @@ class Coverage(FittedThreshold):
 
     def fit_confidence(self, confidence: ArrayLike, wrong: ArrayLike | None = None) -> Self:
         """Find the threshold from confidences on any scale; ``wrong`` is ignored, as is ``y`` in ``fit``."""
-        target = check_share("target", self.target, closed=True)
         descending = np.sort(check_confidence(confidence))[::-1]
         n_rows = len(descending)
         counts = np.arange(1, n_rows + 1)
-        enough = counts / n_rows >= target
+        enough = counts / n_rows >= self.target
         if self.delta is not None:
-            enough &= bdtrc(counts - 1, n_rows, target) <= self.delta
+            enough &= bdtrc(counts - 1, n_rows, self.target) <= self.delta
         lowest_accepted = descending[enough.argmax() if enough.any() else -1]
         n_accepted = int(np.searchsorted(-descending, -lowest_accepted, side="right"))
         # New rows may have a confidence below all of these; probabilities are positive.

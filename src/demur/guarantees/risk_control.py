@@ -6,7 +6,7 @@ binomial tests that it uses.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -79,15 +79,17 @@ class RiskControl(FittedThreshold):
         in all groups at once, so the group of a new row need not be known. For a rule in a
         :class:`~demur.RejectOption`, one group for each row of its ``fit``.
     unit : {"cluster", "row"}, default "cluster"
-        Unit of the guarantee if rows come in clusters: one answer per cluster (a patient), drawn at random, or
-        all answers, so that a cluster of many rows counts as often as it has rows. Without clusters both are the same.
+        Unit of the guarantee if rows come in clusters: the answer to one row of each cluster (a patient), drawn at
+        random and counted if it is answered, or all answers, so that a cluster of many rows counts as often as it has
+        rows. Without clusters both are the same.
 
     Attributes
     ----------
     certificate_ : RiskCertificate
         The threshold, its counts on the calibration sample, and its bound (with groups, the largest bound of a group).
     group_certificates_ : dict of str to RiskCertificate
-        The same for each group; empty without groups. With probability 1 - delta all of these bounds hold.
+        The same for each group; empty without groups. With probability 1 - delta the risk is at most the target in
+        all of them. Bounds below the target would hold together as often if the threshold had been fixed in advance.
     per_cluster_ : bool
         Whether the guarantee is about one answer per cluster, not about all answers.
     largest_cluster_ : int
@@ -155,9 +157,8 @@ class RiskControl(FittedThreshold):
 
     def of_rows(self, rows: NDArray[np.integer[Any]]) -> "RiskControl":
         """Return the same rule for some of the rows: only their groups are kept."""
-        if self.groups is None:
-            return self
-        return RiskControl(self.target_risk, self.delta, np.asarray(self.groups)[rows], self.unit)
+        groups = None if self.groups is None else np.asarray(self.groups)[rows]
+        return RiskControl(self.target_risk, self.delta, groups, self.unit)
 
     def fit(
         self,
@@ -223,50 +224,39 @@ class RiskControl(FittedThreshold):
             )
         if not ((scores >= 0) & (scores <= 1 + 1e-3)).all():
             raise InputError(f"RiskControl needs confidences in [0, 1], got {scores.min():g} to {scores.max():g}.")
+        for name, one in (("groups", self.groups), ("clusters", clusters), ("copies", copies)):
+            if one is not None and np.shape(one) != scores.shape:
+                raise InputError(f"{name} must have shape {scores.shape}, one for each row, got {np.shape(one)}.")
         names = np.zeros(len(scores), dtype="U1") if self.groups is None else np.asarray(self.groups).astype(str)
-        if names.shape != scores.shape:
-            raise InputError(f"groups must have shape {scores.shape}, one for each calibration row, got {names.shape}.")
         own = np.ones(len(scores), dtype=bool) if copies is None else ~np.asarray(copies, dtype=bool)
-        self.per_cluster_ = clusters is not None and self.unit == "cluster"
-        of_row: NDArray[np.intp] | None = None
-        if clusters is not None and self.per_cluster_:
-            rows = one_row_of_each(clusters)
+        of_row = None if clusters is None else np.unique(np.asarray(clusters).astype(str), return_inverse=True)[1]
+        self.per_cluster_ = of_row is not None and self.unit == "cluster"
+        if of_row is not None and self.per_cluster_:
+            rows, of_row = one_row_of_each(of_row), None
             scores, errors, names, own = scores[rows], errors[rows], names[rows], own[rows]
-        elif clusters is not None:
-            of_row = np.unique(np.asarray(clusters), return_inverse=True)[1]
         self.largest_cluster_ = 1 if of_row is None else int(np.bincount(of_row).max())
-        if not own.any():
-            raise InputError("all calibration rows may be copies of others; give rows that are not.")
         counted_as = [own] if own.all() else [np.ones_like(own), own]
         groups = np.unique(names).tolist()
         parts = [(name, rows & (names == name)) for name in groups for rows in counted_as]
         sample = Sample(scores, errors, of_row, self.largest_cluster_)
         known = None
         if out_of_fold is not None and self.groups is None:
-            known = Sample(np.asarray(out_of_fold[0], dtype=np.float64), np.asarray(out_of_fold[1], dtype=bool))
+            known = Sample(np.asarray(out_of_fold[0]), np.asarray(out_of_fold[1], dtype=bool))
         self.certificate_ = fixed_sequence(sample, self.target_risk, self.delta, parts, known)
-        self.group_certificates_: dict[str, RiskCertificate] = {}
-        if self.groups is not None:
-            self.group_certificates_ = {
-                name: self._of_group(sample.take(names == name), len(groups)) for name in groups
-            }
+        by_group = {name: self._of_group(sample.take(names == name), len(groups)) for name in groups}
+        self.group_certificates_: dict[str, RiskCertificate] = {} if self.groups is None else by_group
         return self
 
     def _of_group(self, sample: "Sample", n_groups: int) -> RiskCertificate:
-        """Return the certificate of one group; the bounds of all groups hold together.
-
-        If the risk of some group exceeds the target, the threshold passes with probability at most ``level``. Otherwise
-        each of the bounds fails with probability at most ``level / n_groups``.
-        """
+        """Return the certificate of one group; each bound has its share of the level of the threshold."""
         found = self.certificate_
-        n_accepted, n_wrong = (int(count) for count in sample.above(found.threshold))
         bound = min(float(self.target_risk), sample.bound(found.threshold, found.level / n_groups))
-        return replace(found, n_rows=len(sample.wrong), n_accepted=n_accepted, n_wrong=n_wrong, bound=bound)
+        return sample.certificate(found.threshold, found.level, bound)
 
     def unit_in_words(self) -> str:
         """Return the unit of the guarantee as a part of a sentence; empty if it is a row."""
         if getattr(self, "per_cluster_", False):
-            return ", for one answer per group (a patient, a machine), drawn at random"
+            return ", for one answer per group (a patient, a machine), to a row drawn at random"
         largest = getattr(self, "largest_cluster_", 1)
         return f", counting all rows of each group, if no group has more than {largest:,} rows" if largest > 1 else ""
 
@@ -381,13 +371,12 @@ def fixed_sequence(
     if not found:
         starts = np.flatnonzero(own)
         bounds = [max(one.bound(thresholds[start], own[start]) for one in samples) for start in starts.tolist()]
-        chosen = int(starts[np.argmin(bounds)] if min(bounds) < 1 else own.argmax())
+        chosen = int(starts[np.argmin(bounds)])
         chosen_level = float(own[chosen])
     threshold = float(thresholds[chosen])
     by_part = [one.bound(threshold, chosen_level) for one in samples]
     worst = int(np.argmax(by_part))
-    n_accepted, n_wrong = (int(count) for count in sample.above(threshold))
-    certificate = RiskCertificate(threshold, len(sample.wrong), n_accepted, n_wrong, chosen_level, by_part[worst])
+    certificate = sample.certificate(threshold, chosen_level, by_part[worst])
     if not found:
         where = ""
         if len({name for name, _ in parts}) > 1:
@@ -440,6 +429,11 @@ class Sample(NamedTuple):
             for values in (self.confidence, self.confidence[self.wrong])
         )
         return n_rows, n_wrong
+
+    def certificate(self, threshold: float, level: float, bound: float) -> RiskCertificate:
+        """Return what a threshold accepts, with the bound of its test."""
+        n_accepted, n_wrong = (int(count) for count in self.above(threshold))
+        return RiskCertificate(threshold, len(self.wrong), n_accepted, n_wrong, level, bound)
 
     def p_values(self, thresholds: Floats, risk: float) -> Floats:
         """Return a p-value of the hypothesis that the risk above a threshold exceeds ``risk``, for each threshold."""
@@ -510,9 +504,8 @@ def p_value(errors: ArrayLike, n: ArrayLike, risk: float) -> Floats:
     >>> round(float(p_value(0, 59, 0.05)), 4)
     0.0485
     """
-    wrong, total = np.asarray(errors, dtype=np.float64), np.asarray(n, dtype=np.float64)
-    right = total - wrong
-    return np.where(right > 0, betainc(np.maximum(right, 1), wrong + 1, 1 - risk), 1.0)
+    right = np.subtract(n, errors)
+    return np.where(right > 0, betainc(np.maximum(right, 1), np.add(errors, 1), 1 - risk), 1.0)
 
 
 def upper_bound(errors: ArrayLike, n: ArrayLike, delta: ArrayLike) -> AnyArray:
@@ -528,11 +521,9 @@ def upper_bound(errors: ArrayLike, n: ArrayLike, delta: ArrayLike) -> AnyArray:
     >>> round(float(upper_bound(0, 100, 0.05)), 4), round(1 - 0.05 ** (1 / 100), 4)
     (0.0295, 0.0295)
     """
-    wrong, total, level = np.broadcast_arrays(
-        np.asarray(errors, dtype=np.float64), np.asarray(n, dtype=np.float64), np.asarray(delta, dtype=np.float64)
-    )
-    right = total - wrong
-    return np.where((right > 0) & (level > 0), betaincinv(wrong + 1, np.maximum(right, 1), 1 - level), 1.0)
+    right = np.subtract(n, errors)
+    bound = betaincinv(np.add(errors, 1), np.maximum(right, 1), np.subtract(1, delta))
+    return np.where((right > 0) & np.greater(delta, 0), bound, 1.0)
 
 
 def rows_needed(risk: float, delta: float) -> int:

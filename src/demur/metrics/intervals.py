@@ -62,8 +62,7 @@ def proportion_interval(count: ArrayLike, n: ArrayLike, confidence_level: float 
     _check_counts("count", counts)
     if not (counts <= totals).all():
         raise InputError(f"count must not exceed n, got {count!r} of {n!r}.")
-    low, high = _clopper_pearson(counts, totals, _tail(confidence_level))
-    return _interval(counts / np.maximum(totals, 1), low, high, totals > 0, confidence_level)
+    return _mean_of_ascending(np.array([0.0, 1.0]), np.stack([totals - counts, counts], axis=-1), confidence_level)
 
 
 def risk_interval(
@@ -136,7 +135,7 @@ def mean_interval(values: ArrayLike, counts: ArrayLike, confidence_level: float 
     0.1 [0.049, 0.4645]
     """
     support, seen = np.ravel(np.asarray(values, dtype=np.float64)), np.ravel(np.asarray(counts, dtype=np.float64))
-    if support.shape != seen.shape or np.shape(values) != np.shape(counts) or len(support) < 1:
+    if np.shape(values) != np.shape(counts) or len(support) < 1:
         raise InputError(f"values and counts need one shape, got {np.shape(values)} and {np.shape(counts)}.")
     if not np.isfinite(support).all():
         raise InputError("values must be finite, got NaN or infinity.")
@@ -202,10 +201,7 @@ def area_intervals(confidence: ArrayLike, wrong: ArrayLike, confidence_level: fl
     order = np.argsort(-scores, kind="stable")
     starts = np.flatnonzero(starts_of_ties(scores[order]))
     found = ranked_areas(errors[order].astype(np.float64), starts, tail)
-    return {
-        name: Interval(float(area), float(low), float(high), confidence_level)
-        for name, (area, low, high) in found.items()
-    }
+    return {name: Interval(*(float(end) for end in (*ends, confidence_level))) for name, ends in found.items()}
 
 
 _RANKED = 0.25
@@ -291,10 +287,14 @@ def _mean_of_ascending(values: Floats, counts: Floats, confidence_level: float) 
     total = np.maximum(n_rows, 1)
     reached = np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1][..., 1:]
     share, steps = reached / total[..., None], np.diff(values, axis=-1)
-    low, high = _clopper_pearson(reached, total[..., None], _tail(confidence_level))
+    rest, tail = total[..., None] - reached, _tail(confidence_level)  # Clopper and Pearson
+    low = np.where(reached > 0, betaincinv(np.maximum(reached, 1), rest + 1, tail), 0.0)
+    high = np.where(rest > 0, betaincinv(reached + 1, np.maximum(rest, 1), 1 - tail), 1.0)
     estimate = (values * counts).sum(axis=-1) / total
     below, above = (_combined(steps * np.abs(end - share), end) for end in (low, high))
-    return _interval(estimate, estimate - below, estimate + above, n_rows > 0, confidence_level)
+    numbers = [np.where(n_rows > 0, one, np.nan) for one in (estimate, estimate - below, estimate + above)]
+    plain: list[Any] = [one if one.ndim else one.item() for one in numbers]
+    return Interval(*[*plain, confidence_level])
 
 
 def _combined(distance: Floats, share: Floats) -> Floats:
@@ -303,19 +303,6 @@ def _combined(distance: Floats, share: Floats) -> Floats:
     odds = np.sqrt(np.divide(1 - share, share, out=np.ones_like(share), where=counts))
     before = np.cumsum(distance * odds, axis=-1) - distance * odds
     return np.asarray(np.sqrt((distance**2 + 2 * distance * before / odds).sum(axis=-1)))
-
-
-def _clopper_pearson(count: Floats, n: Floats, tail: float) -> tuple[Floats, Floats]:
-    rest = n - count
-    low = np.where(count > 0, betaincinv(np.maximum(count, 1), rest + 1, tail), 0.0)
-    high = np.where(rest > 0, betaincinv(count + 1, np.maximum(rest, 1), 1 - tail), 1.0)
-    return low, high
-
-
-def _interval(estimate: Floats, low: Floats, high: Floats, defined: Mask, level: float) -> Interval:
-    numbers = [np.where(defined, values, np.nan) for values in (estimate, low, high)]
-    plain = [values.item() if values.ndim == 0 else values for values in numbers]
-    return Interval(plain[0], plain[1], plain[2], level)
 
 
 def _tail(confidence_level: float) -> float:

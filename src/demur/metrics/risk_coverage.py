@@ -91,7 +91,7 @@ class RiskCoverage:
             Weight of each row.
         """
         scores, losses = check_losses(confidence, loss)
-        weights = None if sample_weight is None else check_weights(sample_weight, len(scores))
+        weights = check_weights(sample_weight, len(scores))
         # The best possible order accepts the smallest losses first.
         best = TiedGroups.from_rows(-losses.astype(np.float64), losses, weights).area_under_risk()
         groups = TiedGroups.from_rows(scores, losses, weights)
@@ -211,8 +211,6 @@ class TiedGroups(NamedTuple):
         scale = max(1.0, self.n_rows / total)  # weights that sum to less than the rows cannot be counts
         before, size, loss_before, loss_size = self._steps()
         harmonic = digamma((before + size) * scale + 1) - digamma(before * scale + 1)
-        single = size * scale == 1
-        harmonic[single] = 1 / (before[single] * scale + 1)  # which a difference of large numbers is not exactly
         return float(np.sum((loss_before - before * (loss_size / size)) * harmonic + loss_size) / total)
 
     def area_under_generalized_risk(self) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from demur.array_types import Estimator, Features, Floats, Label
+from demur.array_types import AnyArray, Estimator, Features, Floats, Label
 from demur.costs import check_cost, cost_per_row
 from demur.errors import InputError
 from demur.metrics.predictions import NEVER, correct_and_rejected, rejected
@@ -67,8 +67,7 @@ def zero_one_c_risk(
     >>> zero_one_c_risk([0, 1, 1, 0], [0, 0, -1, 0], cost=0.2)
     0.3
     """
-    losses = zero_one_c_loss(y_true, y_pred, cost=cost, reject_label=reject_label)
-    return float(np.average(losses, weights=check_weights(sample_weight, len(losses))))
+    return _mean(zero_one_c_loss(y_true, y_pred, cost=cost, reject_label=reject_label), sample_weight)
 
 
 def rejection_rate(y_pred: ArrayLike, *, reject_label: Label = -1, sample_weight: ArrayLike | None = None) -> float:
@@ -84,8 +83,7 @@ def rejection_rate(y_pred: ArrayLike, *, reject_label: Label = -1, sample_weight
     >>> rejection_rate([0, 0, -1, 0])
     0.25
     """
-    reject = rejected(y_pred, reject_label)
-    return float(np.average(reject, weights=check_weights(sample_weight, len(reject))))
+    return _mean(rejected(y_pred, reject_label), sample_weight)
 
 
 def coverage(y_pred: ArrayLike, *, reject_label: Label = -1, sample_weight: ArrayLike | None = None) -> float:
@@ -101,8 +99,11 @@ def coverage(y_pred: ArrayLike, *, reject_label: Label = -1, sample_weight: Arra
     >>> coverage([0, 0, -1, 0])
     0.75
     """
-    accept = ~rejected(y_pred, reject_label)
-    return float(np.average(accept, weights=check_weights(sample_weight, len(accept))))
+    return _mean(~rejected(y_pred, reject_label), sample_weight)
+
+
+def _mean(values: AnyArray, sample_weight: ArrayLike | None) -> float:
+    return float(np.average(values, weights=check_weights(sample_weight, len(values))))
 
 
 def accepted_accuracy(

@@ -601,7 +601,7 @@ class _Training:
         if numbered:
             outputs = given.outputs
             classifier.estimator = classifier.estimator_ = FrozenEstimator(outputs)  # which new rows are given to
-            facts["temperature"] = getattr(classifier.calibrator_, "temperature_", outputs.temperature)
+            facts["temperature"] = outputs.temperature * getattr(classifier.calibrator_, "temperature_", 1.0)
             facts["calibrated_on"] = len(train)
         return TableModel(self.schema, classifier, facts=facts, reads=given.reads)
 
@@ -617,9 +617,9 @@ class _Training:
 
     def _fit_rule(self, classifier: Any, features: Floats, novel: Mask | None) -> None:
         """Fit the rule on the rows set aside; ``novel`` rows are declined regardless of the rule."""
-        rule, aside, copies = self.rule, self.parts.aside, self.parts.copies
-        by_group = isinstance(rule, RiskControl) and rule.groups is not None
-        classifier.set_params(rule=rule.of_rows(aside) if isinstance(rule, RiskControl) else rule).fit_rule(
+        rule: Any = self.rule
+        aside, copies, by_group = self.parts.aside, self.parts.copies, getattr(rule, "groups", None) is not None
+        classifier.set_params(rule=rule.of_rows(aside) if by_group else rule).fit_rule(
             features[aside],
             self.labels[aside],
             _taken(self.groups, aside),
@@ -633,7 +633,7 @@ class _Training:
         """Return given outputs as a classifier that is not fitted again, and the remaining calibration.
 
         Answers are calibrated by their fit. The temperature of logits is fitted here, because large logits would become
-        probabilities of 0 and 1; calibration curves are applied after it.
+        probabilities of 0 and 1; biases and curves are applied after it.
         """
         from sklearn.frozen import FrozenEstimator
 
@@ -647,7 +647,7 @@ class _Training:
             y = np.searchsorted(given.classes_, self.labels[train])
             logits = outputs.logits(given.numbers(self.codes[train]))
             outputs.temperature = TemperatureScaling(from_logits=True).fit(logits, y).temperature_
-            calibration = None if calibration in ("auto", "temperature") else calibration
+            calibration = None if calibration == "temperature" else calibration
         return FrozenEstimator(given), calibration
 
     def _calibration_rows(self, given: Any) -> Ints:

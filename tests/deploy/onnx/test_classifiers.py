@@ -86,6 +86,14 @@ def test_classifiers_agree(estimator, n_classes):
     assert_agrees(RejectOption(estimator, calibration=None).fit(X, y), mixed_rows(X, 200))
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classifiers_with_large_scores_agree(n_classes):
+    X, y = SCALED[n_classes]
+    model = RejectOption(Perceptron(**SEED), cv=2).fit(1000 * X, y)
+    assert model.score_scale_ > 100
+    assert_agrees(model, 1000 * mixed_rows(X, 200), costs=(0.01, 0.4))
+
+
 def thresholds(model):
     """Return (feature, threshold) of every split."""
     if hasattr(model, "_predictors"):

@@ -95,6 +95,7 @@ def option_proba(graph: Graph, X: str, model: RejectOption) -> str:
     def function(p: Tensor) -> Tensor:
         return _shifted(_calibrated(p, model.calibrator_), model.label_shift_)
 
+    graph.scale = model.score_scale_
     found = proba(graph, X, model.estimator_, model.classes_)
     return graph.traced(function, (found, (2, len(model.classes_))))[0]
 
@@ -157,7 +158,7 @@ def _from_scores(scores: Translation) -> Translation:
 
 
 def _linear_scores(graph: Graph, X: str, model: Estimator) -> str:
-    weights, intercept = (np.asarray(one, dtype=np.float64) for one in (model.coef_, model.intercept_))
+    weights, intercept = (np.asarray(one, dtype=np.float64) / graph.scale for one in (model.coef_, model.intercept_))
     return graph.op("Gemm", X, np.atleast_2d(weights).T, np.atleast_1d(intercept))
 
 

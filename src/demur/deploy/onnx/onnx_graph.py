@@ -125,6 +125,7 @@ class Graph:
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
         self.schema: Any = None  # of the table whose columns are the inputs
+        self.scale = 1.0  # of the scores of a classifier without probabilities
 
     def _name(self, what: str) -> str:
         """Return a new name that is not the name of a column."""
