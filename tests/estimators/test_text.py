@@ -7,6 +7,7 @@ import pytest
 from demur import AutoClassifier, RejectOption
 from demur.errors import InputError, MissingExtraError
 from demur.estimators import text_features
+from demur.estimators.base import joined
 from demur.estimators.text_features import DenseText, Ngrams
 
 from .text_rows import text_rows
@@ -114,3 +115,16 @@ def test_classes_that_a_fold_lacks_are_no_error():
     rows = pd.concat([ROWS, pd.DataFrame({"text": ["a single row of its own class here"], "y": ["rare"]})])
     model = RejectOption(AutoClassifier(("text",), cv=3)).fit(rows[["text"]], rows["y"])
     assert model.predict(ROWS[["text"]].head(3)).tolist() == ROWS["y"].head(3).tolist()
+
+
+@pytest.mark.parametrize("which", [["word"], [0], [True, False]])
+def test_short_texts_of_a_data_frame_are_text_where_they_are_named(which):
+    rows = pd.DataFrame({"word": [f"{a}{b}s" for a in "abcdefgh" for b in ("ov", "ini")], "n": 1.0})
+    y = ["slavic", "italian"] * 8
+    model = AutoClassifier(("text",), text_features=which, cv=2, random_state=0).fit(rows, y)
+    assert model.encoding_.schema.text.tolist() == [True, False]
+    assert model.predict(pd.DataFrame({"word": ["zov", "zini"], "n": 1.0})).tolist() == ["slavic", "italian"]
+
+
+def test_a_long_text_leaves_room_for_the_other_columns():
+    assert joined(np.array([["long " * 9_000, "short"]], dtype=object))[0].endswith(" short")

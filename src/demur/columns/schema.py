@@ -299,7 +299,8 @@ class Schema:
                 "; ".join(f"{shown(name)}: {reason}" for name, reason in list(aside.items())[:4]) or "there is none"
             )
             raise TableError(
-                f"no column is left to learn from ({reasons}): give at least one that differs between rows"
+                f"no column is left to learn from ({reasons}): give at least one that differs between rows, or name "
+                "one to use in any case (--keep, or --text for texts)"
             )
         return cls(tuple(columns), target, aside, remarks)
 
@@ -495,7 +496,10 @@ def _category(name: str, text: Values, keep: bool, is_category: bool) -> tuple[C
         return None, reason
     other = n_distinct > _MAX_CODES
     kept = distinct.slice(0, _MAX_CODES - other).to_pylist()
-    remark = f"{n_distinct:,} different values, of which all but the {len(kept)} most frequent count as one"
+    remark = (
+        f"{n_distinct:,} different values, of which all but the {len(kept)} most frequent count as one; --text reads "
+        "all of them as text"
+    )
     return Column(name, "category", tuple(kept), other), remark if other else ""
 
 

@@ -28,6 +28,9 @@ _ROUNDS = 8
 _LARGEST = 1e30
 """Larger confidences, infinite ones included, are equal."""
 
+_ROUNDING = 1e-3
+"""Rounding errors by which a log-probability may exceed 0."""
+
 _PRIOR = 4.0
 """The class frequencies count as much as this many mistakes, where an answer's mistakes are divided among classes."""
 
@@ -126,15 +129,18 @@ class AnswerClassifier(ProbabilityClassifier):
     def predict_proba(self, X: Features) -> Floats:
         """Return the probabilities of the classes: for the one that is the answer, that of being right.
 
-        Percentages are refused if the confidences of training were fractions.
+        Percentages are refused if the confidences of training were fractions, and numbers above 0 if all of them were
+        below, such as log-probabilities.
         """
         check_is_fitted(self)
         said, sure = self._read(X)
-        beyond = np.flatnonzero(sure > 2)  # percentages, for a model of fractions
-        if len(beyond) and self.knots_[0] >= 0 and self.knots_[-1] <= 1:
+        lowest, highest = self.knots_[[0, -1]]
+        limit = _ROUNDING if lowest < 0 >= highest else 2 if 0 <= lowest <= highest <= 1 else np.inf
+        beyond = np.flatnonzero(sure > limit)
+        if len(beyond):
             raise InputError(
                 f"row {beyond[0] + 1:,} has the confidence {sure[beyond[0]]:g}, and no row of training has one above "
-                f"{self.knots_[-1]:.3g}: give confidences on the scale of training."
+                f"{highest:.3g}: give confidences on the scale of training."
             )
         proba = np.full((len(said), len(self.classes_)), 1 / len(self.classes_))
         rows = np.flatnonzero(said < len(self.classes_))

@@ -116,7 +116,11 @@ class TableEncoding:
         validate_data(estimator, X, skip_check_array=True)
         check_consistent_length(X, y)
         table = as_table(X)
-        schema = Schema.from_frame(table)  # all columns of a DataFrame are used: the user has chosen them
+        names, text = table.column_names, np.asarray([] if text_features is None else text_features)
+        if text.dtype.kind != "U":
+            text = np.array(names)[_mask(len(names), text_features, "text_features")]
+        # all columns of a DataFrame are used: the user has chosen them
+        schema = Schema.learn(table, keep=names, text=text.tolist())
         return cls(schema, schema.categorical[~schema.text], schema.text)._with_text(joined(schema.texts(table)))
 
     def _with_text(self, texts: Objects) -> Self:
@@ -229,8 +233,9 @@ class AutoClassifier(ProbabilityClassifier):
         of more than 50,000 rows is not cross-fitted: up to 20,000 of its rows are held out once.
     categorical_features : array of bool or of int, optional
         Columns of an array that hold codes 0, 1, ... of categories. In a DataFrame the column types decide.
-    text_features : array of bool or of int, optional
-        Columns of an array that hold text. In a DataFrame these are the columns of long texts that mostly differ.
+    text_features : array of bool, int or str, optional
+        Columns that hold text, for a DataFrame also by name. There, columns of long texts that mostly differ are text
+        in any case.
     n_jobs : int or None, default=-1
         Number of fits side by side, each with one thread. Inside ``joblib.parallel_config(backend="dask")`` they run on
         the workers of a Dask cluster, as with ``demur fit --scheduler``.
@@ -424,8 +429,8 @@ class AutoClassifier(ProbabilityClassifier):
             raise InputError(f"candidates must be some of {names}; got {self.candidates!r}.")
         if not with_text and any(one.view == "text" for one in known):
             raise InputError(
-                "the candidate 'text' needs a column of text, with long texts that mostly differ: choose other "
-                "candidates, or give an array and text_features."
+                "the candidate 'text' needs a column of text, with long texts that mostly differ: name a column with "
+                "--text, or the text_features of an array, or choose other candidates."
             )
         missing = [one.name for one in known if not one.is_installed]
         if missing:

@@ -224,7 +224,8 @@ def checked_labels(y: Any) -> AnyArray:
 def check_two_classes(classes: AnyArray) -> AnyArray:
     """Return the classes, or raise an error where there is only one."""
     if len(classes) < 2:
-        raise InputError(f"y holds only one class, {classes.tolist()[0]!r}; a classifier needs at least two.")
+        found = f"only one class, {classes.tolist()[0]!r}" if len(classes) else "no row in scope"
+        raise InputError(f"y holds {found}; a classifier needs at least two classes.")
     return classes
 
 
@@ -616,7 +617,7 @@ def out_of_fold_proba(
 
 
 _LONGEST = 20_000
-"""Characters of a text that are read."""
+"""Characters that are read of a row; its columns of text share them."""
 
 
 def joined(texts: AnyArray) -> Objects:
@@ -629,5 +630,6 @@ def joined(texts: AnyArray) -> Objects:
     """
     if not texts.shape[1]:
         return np.full(len(texts), "", dtype=object)
-    rows = ([str(one) for one in row if one is not None and one == one] for row in texts.tolist())
-    return np.array([" ".join(row)[:_LONGEST] for row in rows], dtype=object)
+    longest = _LONGEST // texts.shape[1]
+    rows = ([str(one)[:longest] for one in row if one is not None and one == one] for row in texts.tolist())
+    return np.array([" ".join(row) for row in rows], dtype=object)

@@ -130,7 +130,7 @@ class Scope:
         if inside.points is not None:
             kept = inside.points[chosen].astype(np.float32)
             if outside is not None and outside.points is not None:
-                theirs = outside.points[:_MOST_OUTSIDE].astype(np.float32)
+                theirs = outside.points[:: -(-len(outside.points) // _MOST_OUTSIDE)].astype(np.float32)
                 linear, evidence = _learned(inside.linear, outside.linear)
         scope = cls(share, kept, starts, theirs, linear, distance=_DISTANCE_IN_SVD if in_svd else _DISTANCE)
         scores = scope._scores(inside, own=True, evidence=None if evidence is None else evidence[: len(y)])

@@ -63,12 +63,13 @@ class StoredRows:
 
 
 def _opened(source: AnyArray | str) -> AnyArray:
-    return np.load(source, mmap_mode="r", allow_pickle=False) if isinstance(source, str) else source
+    return np.atleast_1d(np.load(source, mmap_mode="r", allow_pickle=False) if isinstance(source, str) else source)
 
 
-def _columns(array: AnyArray) -> AnyArray:
-    """Return a matrix as it is, and other values as its only column."""
-    return array if array.ndim == 2 else np.atleast_1d(array)[:, None]
+def _columns(rows: AnyArray) -> AnyArray:
+    """Return rows as a matrix, other values as its only column, in the byte order that Arrow reads."""
+    matrix = rows if rows.ndim == 2 else rows[:, None]
+    return matrix.astype(matrix.dtype.newbyteorder("="), copy=False)
 
 
 def arrays_of(stream: BinaryIO, name: str) -> dict[str, AnyArray | str]:
@@ -114,7 +115,7 @@ def array_table(
     >>> schema.names, next(batches(["2", "y"], 2)).to_pydict()
     (['0', '1', '2', 'y'], {'2': [0.0, 0.0], 'y': [0, 1]})
     """
-    opened = {key: np.atleast_1d(_opened(array)) for key, array in arrays.items()}
+    opened = {key: _opened(array) for key, array in arrays.items()}
     n_rows, n_matrices = len(next(iter(opened.values()))), sum(array.ndim == 2 for array in opened.values())
     fields: dict[str, pa.DataType] = {}
     places: dict[str, tuple[str, int]] = {}  # a column's array, and its place in a matrix
@@ -122,14 +123,15 @@ def array_table(
         if len(array) != n_rows or array.ndim > 2:
             shapes = ", ".join(f"{key} {array.shape}".strip() for key, array in opened.items())
             raise TableError(f"{name} does not hold arrays with equal numbers of rows, but {shapes}: save such arrays")
-        kind = pa.array(array[:1].reshape(-1)).type
-        for number in range(_columns(array).shape[1]):
+        first = _columns(array[:1])
+        kind = pa.array(first.ravel()).type
+        for number in range(first.shape[1]):
             column = (key or "0") if array.ndim == 1 else str(number) if n_matrices == 1 else f"{key}_{number}"
             fields[column], places[column] = kind, (key, number)
 
     def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         for start in range(0, n_rows, rows):
-            read = {key: _columns(_opened(array))[start : start + rows] for key, array in arrays.items()}
+            read = {key: _columns(_opened(array)[start : start + rows]) for key, array in arrays.items()}
             columns = ((read[key][:, number], fields[name]) for name in names for key, number in [places[name]])
             yield pa.record_batch([pa.array(*column) for column in columns], names)
 

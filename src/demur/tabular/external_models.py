@@ -19,7 +19,14 @@ from demur.estimators.torch_classifier import TrainedNetwork
 from demur.rules import Rule
 from demur.tabular.array_files import StoredRows
 from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
-from demur.tabular.table_files import LabelledTable, Source, check_classes, class_texts, label_type
+from demur.tabular.table_files import (
+    LabelledTable,
+    Source,
+    check_classes,
+    class_texts,
+    known_label,
+    label_type,
+)
 from demur.tabular.table_model import Reads, TableModel, free_label, model_input
 
 _MOST_ANSWERS = 1000
@@ -249,7 +256,8 @@ def fit_proba(
         stored = StoredRows(schema.encode(data.rows))
     else:
         stored = replace(file.matrix, columns=np.array([int(name) for name in schema.names]))
-    given, notes = _probabilities(stored, classes, kind, data)
+    hint = "; --all-classes reads every column of numbers as a class" if aside else ""
+    given, notes = _probabilities(stored, classes, kind, data, hint)
     fitted, _ = file.fit(schema, given)
     return replace(fitted, notes=tuple(notes))
 
@@ -323,7 +331,8 @@ def fit_answers(
         (name for name in data.rows.column_names if name not in {*columns, target}), "it holds no answer or confidence"
     )
     fitted, _ = file.fit(Schema(tuple(kinds), target, aside), AnswerClassifier(confidence is not None))
-    return replace(fitted, notes=tuple(_notes_on_answers(data, said, confidence)))
+    notes = _notes_on_answers(data, said, samples[0], None if confidence is None else kinds[-1])
+    return replace(fitted, notes=tuple(notes))
 
 
 def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collection[str | None]) -> list[str]:
@@ -341,8 +350,14 @@ def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collecti
     return [name for name in data.rows.column_names if name in found]
 
 
-def _notes_on_answers(data: LabelledTable, said: Counter[str], confidence: str | None) -> list[str]:
-    """Return notes for the user: answers and labels that do not match, and empty cells."""
+_BY_CHANCE = 1e-3
+"""The p-value below which answers of higher confidence are said to be worse."""
+
+
+def _notes_on_answers(data: LabelledTable, said: Counter[str], answer: str, confidence: Column | None) -> list[str]:
+    """Return notes for the user: answers and labels that do not match, empty cells, a confidence that is none."""
+    from scipy.stats import mannwhitneyu
+
     from demur.estimators.answer_classifier import class_number
 
     numbers, notes = {label: number for number, label in enumerate(data.classes)}, []
@@ -352,15 +367,26 @@ def _notes_on_answers(data: LabelledTable, said: Counter[str], confidence: str |
         notes.append(
             f"answers that are not one of the labels, such as {listed(strange[:5])}, are declined ({times:,} answers)."
         )
-    if confidence is not None and (gaps := data.rows[confidence].null_count):
+    if confidence is None:
+        return notes
+    values, texts = data.rows[confidence.name], class_texts(data.rows[answer]).tolist()
+    if gaps := values.null_count:
         notes.append(f"{gaps:,} rows have no confidence: one probability is estimated for all of them together.")
+    sure = confidence.encode(values, data.name)
+    right = [class_number(text, numbers) == numbers[label] for text, label in zip(texts, data.labels, strict=True)]
+    better, worse = (sure[~np.isnan(sure) & (np.array(right) == which)] for which in (True, False))
+    if len(better) and len(worse) and mannwhitneyu(better, worse, alternative="less").pvalue < _BY_CHANCE:
+        notes.append(
+            f"answers are right more often where {shown(confidence.name)} is lower, which is not used: if it is no "
+            "confidence but an uncertainty, such as an entropy, change its sign."
+        )
     return notes
 
 
 def _probabilities(
-    stored: StoredRows, classes: list[str], kind: str | None, data: LabelledTable
+    stored: StoredRows, classes: list[str], kind: str | None, data: LabelledTable, hint: str
 ) -> tuple[Any, list[str]]:
-    """Return the classifier that reads the numbers, and a note about their kind."""
+    """Return the classifier that reads the numbers, and a note about their kind; ``hint`` ends an error."""
     from demur.estimators.precomputed_probabilities import (
         PROBA_KINDS,
         PrecomputedProbabilities,
@@ -383,7 +409,7 @@ def _probabilities(
             estimator.predict_proba(values)
     except InputError as error:
         problem = renumbered(str(error).rstrip("."), first)
-        raise TableError(f"{data.where}: {problem}; correct it, or give --proba-kind, one of {kinds}") from None
+        raise TableError(f"{data.where}: {problem}; correct it, or give --proba-kind, one of {kinds}{hint}") from None
     return StoredOutputs(estimator, stored), notes
 
 
@@ -426,7 +452,7 @@ def class_columns(
     aside: dict[str, str] = {}
     for name in names:
         named = re.fullmatch("(.+)".join(map(re.escape, affixes)), name, re.DOTALL)
-        text = "" if named is None else _canonical(named[1], labels)
+        text = "" if named is None else known_label(named[1], labels)
         if named is None or not (text in labels or any(affixes) or name in keep):
             aside[name] = "it is not named like a class"
         elif kind_of_type(table.schema.field(name).type) != "number":
@@ -442,7 +468,7 @@ def class_columns(
 
 def _affixes(names: Sequence[str], labels: Sequence[str], target: str) -> tuple[str, str]:
     """Return the text before and after the label in the names of the classes' columns, as short as possible."""
-    missing = sorted(set(labels) - {_canonical(name, labels) for name in names})
+    missing = sorted(set(labels) - {known_label(name, labels) for name in names})
     if not missing:
         return "", ""
     longest = max(labels, key=len)
@@ -455,8 +481,3 @@ def _affixes(names: Sequence[str], labels: Sequence[str], target: str) -> tuple[
             f"like the class, or with the same text before or after it; the columns are {listed(names)}"
         )
     return min(found, key=lambda one: len(one[0]) + len(one[1]))
-
-
-def _canonical(name: str, labels: Sequence[str]) -> str:
-    """Return the label that a column's name stands for: pandas writes the classes 0 and true as 0.0 and True."""
-    return next((text for text in (name, name.lower(), name.removesuffix(".0")) if text in labels), name)

@@ -27,6 +27,8 @@ from demur.tabular.table_files import (
     Source,
     check_classes,
     class_texts,
+    known_label,
+    label_text,
     label_type,
     open_table,
     read_labelled,
@@ -248,6 +250,7 @@ class TrainingFile:
         notation: ByName = {"decimal": spec.decimal, "dayfirst": spec.dayfirst}
         notation |= {} if spec.units else {"numbers": {}, "missing": ()}
         with open_table(path, delimiter=spec.delimiter, **notation) as reader:
+            spec = replace(spec, drop=_expanded(spec.drop, reader.columns), keep=_expanded(spec.keep, reader.columns))
             uses = {target: "it is the target"} | dict.fromkeys(spec.keep, "it is kept as a feature")
             uses |= replace(spec, experts=None).roles
             if spec.labels is None:
@@ -458,6 +461,12 @@ def fit_table(table: pa.Table, target: str, *, groups: ArrayLike | None = None, 
     return _fit_rows(data, spec, groups=_taken(groups, data.numbers))
 
 
+def _expanded(names: Collection[str], columns: Collection[str]) -> list[str]:
+    """Return names of columns, for that of a vector those of all its numbers."""
+    parts = {name: [one for one in columns if one.startswith(f"{name}[")] for name in names if name not in columns}
+    return [one for name in names for one in parts.get(name) or [name]]
+
+
 def _check_groups(groups: ArrayLike | None, n_rows: int) -> None:
     if groups is not None and len(np.asarray(groups)) != n_rows:
         raise TableError(f"there are {len(np.asarray(groups)):,} groups for {n_rows:,} rows: give one for each row")
@@ -487,11 +496,13 @@ def _fit_rows(
 
     from demur.tabular.table_model import model_input, typical_rows
 
+    known = {*data.classes, *classes}
+    if (label := label_text(spec.out_of_scope)) is not None:
+        spec = replace(spec, out_of_scope=known_label(label, known))
     if numbers is None:
         check_classes(data.labels[data.labels != spec.out_of_scope], data.target)
     words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
-    known = sorted({*data.classes, *classes} - {spec.out_of_scope})
-    rule = spec.rule_for(data, known)
+    rule = spec.rule_for(data, sorted(known - {spec.out_of_scope}))
     _check_groups(getattr(rule, "groups", None), len(data.labels))
 
     # Equal probabilities, votes above all, do not make one row a copy of another.
@@ -509,7 +520,7 @@ def _fit_rows(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration corrects for it
         if spec.experts:
-            fitted = training.fit_with_experts(spec.experts.answers(data.rows, known, where=data.name))
+            fitted = training.fit_with_experts(spec.experts.answers(data.rows, sorted(known), where=data.name))
         else:
             fitted = training.fit_with_rule(given)
     counts = Counter(data.labels[parts.train].tolist())
@@ -521,8 +532,8 @@ def _fit_rows(
         "classes": {name: counts[name] for name in fitted.classes.tolist()},
         "starved": getattr(getattr(fitted.classifier, "estimator_", None), "starved", None),
     }
-    if (label := spec.out_of_scope) is not None:
-        facts["out_of_scope"] = {"label": label, "rows": counts[label]}
+    if (outside := spec.out_of_scope) is not None:
+        facts["out_of_scope"] = {"label": outside, "rows": counts[outside]}
     kind, typical = writable_type(fitted.classes, label_type(data.rows[data.target], data.target)), None
     if given is None:
         typical = typical_rows(
@@ -757,7 +768,7 @@ def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: In
     if spec.group_split is None:
         equal = blocks_of(compared, data.labels).explain()
         notes += [] if equal is None else [equal]
-    label = spec.out_of_scope
+    label = getattr(fitted.model.classifier, "out_of_scope", None)
     if label is not None and label not in data.classes:
         notes.append(f"no row has the out-of-scope label {shown(label)}{did_you_mean(label, data.classes) or '.'}")
     for name, found in fitted.model.facts.get("answers", {}).items():

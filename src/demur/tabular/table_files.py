@@ -710,13 +710,12 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
     --------
     >>> check_classes(np.array(["cat", "cat"]), "pet")
     Traceback (most recent call last):
-    demur.columns.frames.TableError: the target column 'pet' holds only one class, 'cat': give at least two
+    demur.columns.frames.TableError: the target column 'pet' holds only one class, 'cat': give at least two classes
     """
     classes = np.unique(labels)
     if len(classes) < 2:
-        raise TableError(
-            f"the target column {shown(target)} holds only one class, {shown(classes[0])}: give at least two"
-        )
+        found = f"only one class, {shown(classes[0])}" if len(classes) else "no row in scope"
+        raise TableError(f"the target column {shown(target)} holds {found}: give at least two classes")
     if len(classes) == len(labels) or (len(classes) > _MANY_CLASSES and 2 * len(classes) > len(labels)):
         raise TableError(
             f"the target column {shown(target)} holds {len(classes):,} different values in {len(labels):,} rows, such "
@@ -749,3 +748,14 @@ def label_text(value: object) -> str | None:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def known_label(text: str, labels: Collection[str]) -> str:
+    """Return the label that a text stands for, since true may be written as True and 0 as 0.0; else the text itself.
+
+    Examples
+    --------
+    >>> known_label("True", ["false", "true"]), known_label("0.0", ["0", "1"]), known_label("cat", ["dog"])
+    ('true', '0', 'cat')
+    """
+    return next((one for one in (text, text.lower(), text.removesuffix(".0")) if one in labels), text)
