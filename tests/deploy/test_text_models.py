@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from sklearn.naive_bayes import GaussianNB
 
 from demur import RejectOption
