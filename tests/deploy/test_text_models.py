@@ -127,16 +127,6 @@ def test_a_monitor_compares_the_confidence_of_texts_with_that_of_the_reference(m
     assert bool(alarms) == (name == "other")
 
 
-def test_a_vector_is_left_out_by_its_name(tmp_path):
-    rng = np.random.default_rng(0)
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.normal(size=180)), 3)
-    table = {"v": vectors, "size": rng.normal(size=60), "y": [k % 2 for k in range(60)]}
-    pq.write_table(pa.table(table), tmp_path / "data.parquet")
-    model = fit_file(tmp_path / "data.parquet", "y", model="lr", drop=["v"]).model
-    assert model.schema.names == ("size",)
-    assert model.schema.set_aside["v[2]"] == "it was left out on request"
-
-
 @pytest.mark.parametrize(("given", "written"), [("-1.0", "-1"), (-1, "-1"), ("True", "true"), ("none", "none")])
 def test_the_label_of_out_of_scope_rows_may_be_written_as_in_the_file(rows, given, written):
     labels = [{"open": "1", "play": "2", "pay": "3", "none": written}[label] for label in rows["y"].to_pylist()]

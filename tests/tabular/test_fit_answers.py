@@ -104,15 +104,8 @@ def test_services_cost_less_than_always_answering(name, service, data_folder):
     assert np.mean([abs(proba[part].max(axis=1).mean() - right[part].mean()) for part in parts]) < 0.04
 
 
-@pytest.mark.parametrize(("sign", "noted"), [(1, False), (-1, True)])
-def test_an_uncertainty_instead_of_a_confidence_is_noted(sign, noted):
+@pytest.mark.parametrize(("sign", "noted"), [(1, False), (-1, True), (0, True)])
+def test_a_confidence_that_says_nothing_or_the_opposite_is_noted(sign, noted):
     rows = frame().assign(sure=lambda rows: sign * rows["sure"])
     notes = fit_answers(as_csv(rows), "truth", answer="says", confidence="sure", holdout=0).notes
-    assert any("answers are right more often where 'sure' is lower" in note for note in notes) == noted
-
-
-def test_a_confidence_without_information_is_not_called_an_uncertainty():
-    rows = frame().assign(sure=lambda rows: rows["sure"].sample(frac=1, random_state=0).to_numpy())
-    constant = frame().assign(sure=0.9)
-    for table in (rows, constant):
-        assert fit_answers(as_csv(table), "truth", answer="says", confidence="sure", holdout=0).notes == ()
+    assert any("a higher 'sure' are not right more often in these rows" in note for note in notes) == noted

@@ -272,5 +272,5 @@ def test_infinite_numbers_have_no_probability(kind, row, message):
 
 def test_probabilities_of_classes_without_a_row_are_named_as_the_reason():
     table = pd.DataFrame(PROBA[Y != "other"], columns=CLASSES).assign(y=Y[Y != "other"])
-    with pytest.raises(TableError, match=r"do not sum to 1, .*--all-classes reads every column of numbers as a class"):
+    with pytest.raises(TableError, match=r"do not sum to 1, .*--all-classes for classes without a labelled row"):
         fit_proba(io.BytesIO(table.to_csv(index=False).encode()), "y")

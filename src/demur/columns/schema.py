@@ -496,10 +496,7 @@ def _category(name: str, text: Values, keep: bool, is_category: bool) -> tuple[C
         return None, reason
     other = n_distinct > _MAX_CODES
     kept = distinct.slice(0, _MAX_CODES - other).to_pylist()
-    remark = (
-        f"{n_distinct:,} different values, of which all but the {len(kept)} most frequent count as one; --text reads "
-        "all of them as text"
-    )
+    remark = f"{n_distinct:,} different values: all but the {len(kept)} most frequent count as one (--text reads all)"
     return Column(name, "category", tuple(kept), other), remark if other else ""
 
 

@@ -1,5 +1,6 @@
 """AnswerClassifier: class probabilities from another model's answer and its one confidence."""
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -166,7 +167,7 @@ class AnswerClassifier(ProbabilityClassifier):
         if not self.confidence:
             return codes[most], votes[most] / n_samples
         try:
-            sure = np.array([np.nan if value is None else value for value in table[:, -1]], dtype=np.float64)
+            sure = table[:, -1].astype(np.float64)
         except (TypeError, ValueError):
             raise InputError("the last column must hold the confidences, as numbers; see confidence=False.") from None
         return codes[most], np.clip(sure, -_LARGEST, _LARGEST)
@@ -221,7 +222,16 @@ def class_number(value: Any, numbers: dict[Any, int]) -> int:
     """
     found = numbers.get(value)
     if found is None and isinstance(value, str):
-        text = value.strip()
-        variants = (numbers.get(one) for one in (text, text.lower(), text.removesuffix(".0")))
-        found = next((one for one in variants if one is not None), None)
+        found = numbers.get(known_label(value.strip(), numbers))
     return len(numbers) if found is None else found
+
+
+def known_label(text: str, labels: Container[str]) -> str:
+    """Return the label that a text stands for, since true may be written as True and 0 as 0.0; else the text itself.
+
+    Examples
+    --------
+    >>> known_label("True", ["false", "true"]), known_label("0.0", ["0", "1"]), known_label("cat", ["dog"])
+    ('true', '0', 'cat')
+    """
+    return next((one for one in (text, text.lower(), text.removesuffix(".0")) if one in labels), text)

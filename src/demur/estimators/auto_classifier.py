@@ -116,11 +116,9 @@ class TableEncoding:
         validate_data(estimator, X, skip_check_array=True)
         check_consistent_length(X, y)
         table = as_table(X)
-        names, text = table.column_names, np.asarray([] if text_features is None else text_features)
-        if text.dtype.kind != "U":
-            text = np.array(names)[_mask(len(names), text_features, "text_features")]
+        text = [] if text_features is None else [str(name) for name in np.asarray(text_features)]
         # all columns of a DataFrame are used: the user has chosen them
-        schema = Schema.learn(table, keep=names, text=text.tolist())
+        schema = Schema.learn(table, keep=table.column_names, text=text)
         return cls(schema, schema.categorical[~schema.text], schema.text)._with_text(joined(schema.texts(table)))
 
     def _with_text(self, texts: Objects) -> Self:
@@ -234,8 +232,8 @@ class AutoClassifier(ProbabilityClassifier):
     categorical_features : array of bool or of int, optional
         Columns of an array that hold codes 0, 1, ... of categories. In a DataFrame the column types decide.
     text_features : array of bool, int or str, optional
-        Columns that hold text, for a DataFrame also by name. There, columns of long texts that mostly differ are text
-        in any case.
+        Columns that hold text: a mask or numbers for an array, names for a DataFrame, where columns of long texts that
+        mostly differ are text in any case.
     n_jobs : int or None, default=-1
         Number of fits side by side, each with one thread. Inside ``joblib.parallel_config(backend="dask")`` they run on
         the workers of a Dask cluster, as with ``demur fit --scheduler``.
@@ -394,8 +392,9 @@ class AutoClassifier(ProbabilityClassifier):
             return proba, (views if "dense" in views else self._views(encoded, {"dense"}))["dense"], None, None
         linear = next((model for model, view in zip(self.models_, self.views_, strict=True) if view == "text"), None)
         top = None if linear is None else top_score(linear, views["text"])
-        assert self.encoding_.dense_text is not None
-        points = matrix[:, self.encoding_.n_other + self.encoding_.dense_text.n_svd :]
+        dense = self.encoding_.dense_text
+        assert dense is not None
+        points = matrix[:, self.encoding_.n_other + (0 if dense.embeddings is None else dense.axes.shape[1]) :]
         return proba, points, top, encoded.ngrams
 
     def _mixture(self, views: dict[str, Any]) -> Floats:

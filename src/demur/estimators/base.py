@@ -467,15 +467,12 @@ class KnownRows:
     def novel(self, X: Features, rate: float | str | None) -> Mask:
         """Return which rows are unlike the training rows, at this rate."""
         if self.schema is None:
-            given = _names(X)
-            if self.names and given != self.names and set(self.names) <= set(given):
+            if self.names and {*self.names} <= {*_names(X)}:
                 X = cast(Any, X)[self.names]
             return self.novelty.novel(np.asarray(X, dtype=np.float64), rate)
         from demur.columns import as_table
 
-        table = as_table(X)
-        codes = self.schema.encode(table, unseen=UNSEEN)
-        return self.novelty.novel(codes, rate)
+        return self.novelty.novel(self.schema.encode(as_table(X), unseen=UNSEEN), rate)
 
 
 def _names(X: Any) -> list[str]:

@@ -10,11 +10,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.frozen import FrozenEstimator
 
-from demur.array_types import AnyArray, Estimator
+from demur.array_types import AnyArray, Estimator, Floats
 from demur.columns.frames import TableError, as_table, check_columns, listed, shown
 from demur.columns.schema import Column, Schema, kind_of_type
 from demur.errors import InputError, InputTypeError, UserError
+from demur.estimators import AutoClassifier, RejectOption
+from demur.estimators.answer_classifier import AnswerClassifier, class_number, known_label
+from demur.estimators.base import RejectingClassifier, choose_reject_label
+from demur.estimators.precomputed_probabilities import (
+    PROBA_KINDS,
+    PrecomputedProbabilities,
+    StoredOutputs,
+    find_kind,
+    rounding_of,
+)
 from demur.estimators.torch_classifier import TrainedNetwork
 from demur.rules import Rule
 from demur.tabular.array_files import StoredRows
@@ -24,13 +35,14 @@ from demur.tabular.table_files import (
     Source,
     check_classes,
     class_texts,
-    known_label,
     label_type,
 )
 from demur.tabular.table_model import Reads, TableModel, free_label, model_input
 
 _MOST_ANSWERS = 1000
 """The largest number of different answers that a model stores, to recognise new ones."""
+_FLAT = 1e-3
+"""A smaller rise of the log odds of being right, from the least to the largest confidence, is none."""
 
 
 def wrap_estimator(
@@ -109,8 +121,6 @@ def schema_of_estimator(estimator: Estimator) -> Schema:
     >>> schema_of_estimator(GaussianNB().fit(frame, ["cat", "dog"])).names
     ('size', 'age')
     """
-    from demur.estimators import AutoClassifier
-
     inner = _inner(estimator)
     if isinstance(inner, AutoClassifier) and inner.encoding_.schema is not None:
         return inner.encoding_.schema
@@ -125,10 +135,6 @@ def schema_of_estimator(estimator: Estimator) -> Schema:
 
 def _inner(estimator: Estimator) -> Estimator:
     """Return the classifier inside a reject option, a frozen one or a search."""
-    from sklearn.frozen import FrozenEstimator
-
-    from demur.estimators import RejectOption
-
     if isinstance(estimator, RejectOption):
         return _inner(estimator.estimator_)
     if isinstance(estimator, FrozenEstimator):
@@ -140,11 +146,6 @@ def _with_reject_option(
     estimator: Estimator, cost: float | None, rule: Rule | None, rows: Any, labels: NDArray[np.str_] | None
 ) -> Any:
     """Return a fitted classifier as one that may decline; one that may already stays as it is."""
-    from sklearn.frozen import FrozenEstimator
-
-    from demur.estimators import RejectOption
-    from demur.estimators.base import RejectingClassifier, choose_reject_label
-
     if isinstance(estimator, RejectingClassifier):
         if cost is not None or rule is not None or rows is not None:
             raise InputError(
@@ -252,12 +253,7 @@ def fit_proba(
         check_classes(data.labels, target)
     classes = list(by_class)
     schema = Schema(tuple(Column(name, "number") for name in by_class.values()), target, aside)
-    if file.matrix is None:
-        stored = StoredRows(schema.encode(data.rows))
-    else:
-        stored = replace(file.matrix, columns=np.array([int(name) for name in schema.names]))
-    hint = "; --all-classes reads every column of numbers as a class" if aside else ""
-    given, notes = _probabilities(stored, classes, kind, data, hint)
+    given, notes = _probabilities(file.stored(schema), classes, kind, data)
     fitted, _ = file.fit(schema, given)
     return replace(fitted, notes=tuple(notes))
 
@@ -314,8 +310,6 @@ def fit_answers(
     >>> fitted.model.answers(new).select(["prediction", "reason"]).to_pydict()
     {'prediction': ['yes', 'yes', None], 'reason': [None, None, 'ambiguous; new category: says']}
     """
-    from demur.estimators import AnswerClassifier
-
     named = [answer] if isinstance(answer, str) else [*answer]
     file = TrainingFile.read(path, target, FitOptions(**options), answers=named)
     data = file.data
@@ -331,7 +325,8 @@ def fit_answers(
         (name for name in data.rows.column_names if name not in {*columns, target}), "it holds no answer or confidence"
     )
     fitted, _ = file.fit(Schema(tuple(kinds), target, aside), AnswerClassifier(confidence is not None))
-    notes = _notes_on_answers(data, said, samples[0], None if confidence is None else kinds[-1])
+    curve = fitted.model.classifier.estimator_.curve_
+    notes = _notes_on_answers(data, said, confidence, curve)
     return replace(fitted, notes=tuple(notes))
 
 
@@ -350,16 +345,8 @@ def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collecti
     return [name for name in data.rows.column_names if name in found]
 
 
-_BY_CHANCE = 1e-3
-"""The p-value below which answers of higher confidence are said to be worse."""
-
-
-def _notes_on_answers(data: LabelledTable, said: Counter[str], answer: str, confidence: Column | None) -> list[str]:
-    """Return notes for the user: answers and labels that do not match, empty cells, a confidence that is none."""
-    from scipy.stats import mannwhitneyu
-
-    from demur.estimators.answer_classifier import class_number
-
+def _notes_on_answers(data: LabelledTable, said: Counter[str], confidence: str | None, curve: Floats) -> list[str]:
+    """Return notes for the user: answers and labels that do not match, empty cells, confidences that are not used."""
     numbers, notes = {label: number for number, label in enumerate(data.classes)}, []
     strange = [text for text in said if class_number(text, numbers) == len(numbers)]
     if strange:
@@ -367,37 +354,21 @@ def _notes_on_answers(data: LabelledTable, said: Counter[str], answer: str, conf
         notes.append(
             f"answers that are not one of the labels, such as {listed(strange[:5])}, are declined ({times:,} answers)."
         )
-    if confidence is None:
-        return notes
-    values, texts = data.rows[confidence.name], class_texts(data.rows[answer]).tolist()
-    if gaps := values.null_count:
+    if confidence is not None and (gaps := data.rows[confidence].null_count):
         notes.append(f"{gaps:,} rows have no confidence: one probability is estimated for all of them together.")
-    sure = confidence.encode(values, data.name)
-    right = [class_number(text, numbers) == numbers[label] for text, label in zip(texts, data.labels, strict=True)]
-    better, worse = (sure[~np.isnan(sure) & (np.array(right) == which)] for which in (True, False))
-    if len(better) and len(worse) and mannwhitneyu(better, worse, alternative="less").pvalue < _BY_CHANCE:
+    if confidence is not None and np.ptp(curve) < _FLAT:
         notes.append(
-            f"answers are right more often where {shown(confidence.name)} is lower, which is not used: if it is no "
-            "confidence but an uncertainty, such as an entropy, change its sign."
+            f"answers with a higher {shown(confidence)} are not right more often in these rows, so it is not used; "
+            "if it is an uncertainty, such as an entropy, change its sign."
         )
     return notes
 
 
 def _probabilities(
-    stored: StoredRows, classes: list[str], kind: str | None, data: LabelledTable, hint: str
+    stored: StoredRows, classes: list[str], kind: str | None, data: LabelledTable
 ) -> tuple[Any, list[str]]:
-    """Return the classifier that reads the numbers, and a note about their kind; ``hint`` ends an error."""
-    from demur.estimators.precomputed_probabilities import (
-        PROBA_KINDS,
-        PrecomputedProbabilities,
-        StoredOutputs,
-        find_kind,
-        rounding_of,
-    )
-
+    """Return the classifier that reads the numbers, and a note about their kind."""
     notes, tolerance, kinds, first = [], None, ", ".join(PROBA_KINDS), 0
-    if kind is not None and kind not in PROBA_KINDS:
-        raise InputError(f"there is no kind {kind!r} of numbers; choose one of {kinds}.")
     try:
         if kind is None:
             values = next(stored.chunks())[1]
@@ -409,7 +380,8 @@ def _probabilities(
             estimator.predict_proba(values)
     except InputError as error:
         problem = renumbered(str(error).rstrip("."), first)
-        raise TableError(f"{data.where}: {problem}; correct it, or give --proba-kind, one of {kinds}{hint}") from None
+        advice = f"correct it, give --proba-kind, one of {kinds}, or --all-classes for classes without a labelled row"
+        raise TableError(f"{data.where}: {problem}; {advice}") from None
     return StoredOutputs(estimator, stored), notes
 
 
@@ -472,12 +444,12 @@ def _affixes(names: Sequence[str], labels: Sequence[str], target: str) -> tuple[
     if not missing:
         return "", ""
     longest = max(labels, key=len)
-    parts = [name.split(longest, 1) for name in names if longest in name]
-    found = [(one[0], one[1]) for one in parts if all(f"{one[0]}{label}{one[1]}" in names for label in labels)]
+    parts = [name.partition(longest)[::2] for name in names if longest in name]
+    found = [(before, after) for before, after in parts if {f"{before}{label}{after}" for label in labels} <= {*names}]
     if not found:
         absent = [label for label in missing if not any(label in name for name in names)] or missing
         raise TableError(
             f"there is no column for {listed(absent)}, which {shown(target)} holds: name the column of each class "
             f"like the class, or with the same text before or after it; the columns are {listed(names)}"
         )
-    return min(found, key=lambda one: len(one[0]) + len(one[1]))
+    return min(found, key=lambda one: len("".join(one)))

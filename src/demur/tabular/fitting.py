@@ -27,7 +27,6 @@ from demur.tabular.table_files import (
     Source,
     check_classes,
     class_texts,
-    known_label,
     label_text,
     label_type,
     open_table,
@@ -250,7 +249,6 @@ class TrainingFile:
         notation: ByName = {"decimal": spec.decimal, "dayfirst": spec.dayfirst}
         notation |= {} if spec.units else {"numbers": {}, "missing": ()}
         with open_table(path, delimiter=spec.delimiter, **notation) as reader:
-            spec = replace(spec, drop=_expanded(spec.drop, reader.columns), keep=_expanded(spec.keep, reader.columns))
             uses = {target: "it is the target"} | dict.fromkeys(spec.keep, "it is kept as a feature")
             uses |= replace(spec, experts=None).roles
             if spec.labels is None:
@@ -290,9 +288,11 @@ class TrainingFile:
         classes = list(getattr(given, "classes_", data.classes))
         train, held_out = self.split(replace(schema, notation=self.notation), classes, compared)
         groups = self.groups
-        started, of_train = time.perf_counter(), None if groups is None else groups[train]
-        more: ByName = {"given": given, "numbers": train if hasattr(given, "outputs") else None}
-        model = _fit_rows(data.take(train), spec, schema=known, groups=of_train, classes=classes, **more)
+        started, of_train = time.perf_counter(), _taken(groups, train)
+        numbers = train if hasattr(given, "outputs") else None
+        model = _fit_rows(
+            data.take(train), spec, schema=known, groups=of_train, classes=classes, given=given, numbers=numbers
+        )
         return FittedFile(self._of_file(model), held_out, self.where, time.perf_counter() - started), train
 
     def _of_file(self, model: "TableModel") -> "TableModel":
@@ -353,14 +353,19 @@ class TrainingFile:
             parts = hold_out_latest(times, compared, data.labels, spec.holdout, groups=groups)
         return parts.train, self._rows(parts.aside, schema) if len(parts.aside) else None
 
+    def stored(self, schema: Schema) -> StoredRows:
+        """Return the features of all rows, which are read when they are asked for if they are in a matrix."""
+        if self.matrix is None:
+            return StoredRows(schema.encode(self.data.rows))
+        return replace(self.matrix, columns=np.array([int(name) for name in schema.names]))
+
     def _rows(self, chosen: Ints, schema: Schema) -> pa.Table:
         """Return some of the rows, with the features of a matrix as columns."""
         table = self.data.rows.take(chosen)
         if self.matrix is None:
             return table
         values = np.empty((len(chosen), len(schema.names)), dtype=np.float32, order="F")
-        stored = replace(self.matrix, columns=np.array([int(name) for name in schema.names]))
-        for start, part in stored.chunks(of=chosen):
+        for start, part in self.stored(schema).chunks(of=chosen):
             values[start : start + len(part)] = part
         columns = dict(zip(schema.names, map(pa.array, values.T), strict=True))
         return pa.table({name: table[name] for name in table.column_names} | columns)
@@ -461,12 +466,6 @@ def fit_table(table: pa.Table, target: str, *, groups: ArrayLike | None = None, 
     return _fit_rows(data, spec, groups=_taken(groups, data.numbers))
 
 
-def _expanded(names: Collection[str], columns: Collection[str]) -> list[str]:
-    """Return names of columns, for that of a vector those of all its numbers."""
-    parts = {name: [one for one in columns if one.startswith(f"{name}[")] for name in names if name not in columns}
-    return [one for name in names for one in parts.get(name) or [name]]
-
-
 def _check_groups(groups: ArrayLike | None, n_rows: int) -> None:
     if groups is not None and len(np.asarray(groups)) != n_rows:
         raise TableError(f"there are {len(np.asarray(groups)):,} groups for {n_rows:,} rows: give one for each row")
@@ -494,6 +493,7 @@ def _fit_rows(
     """
     from sklearn.exceptions import ConvergenceWarning
 
+    from demur.estimators.answer_classifier import known_label
     from demur.tabular.table_model import model_input, typical_rows
 
     known = {*data.classes, *classes}

@@ -748,14 +748,3 @@ def label_text(value: object) -> str | None:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
-
-
-def known_label(text: str, labels: Collection[str]) -> str:
-    """Return the label that a text stands for, since true may be written as True and 0 as 0.0; else the text itself.
-
-    Examples
-    --------
-    >>> known_label("True", ["false", "true"]), known_label("0.0", ["0", "1"]), known_label("cat", ["dog"])
-    ('true', '0', 'cat')
-    """
-    return next((one for one in (text, text.lower(), text.removesuffix(".0")) if one in labels), text)
