@@ -453,8 +453,7 @@ def _understand(name: str, values: pa.ChunkedArray, keep: bool, text: bool) -> t
     if text:
         return Column(name, "text"), ""
     if kind is None:
-        hint = "; store vectors as fixed-size lists" if pa.types.is_list(type_) else ""
-        return None, f"its values are neither numbers nor text nor dates but of type {type_}{hint}"
+        return None, f"its values are neither numbers nor text nor dates nor fixed-size lists but of type {type_}"
     if kind == "category":
         typed = pa.types.is_dictionary(type_)  # the type category of a data frame
         return _category(name, as_type(values, pa.string(), name, "the table"), keep, keep and typed)

@@ -625,8 +625,6 @@ def joined(texts: AnyArray) -> Objects:
     >>> joined(np.array([["dear all", None], ["hello", "world"]], dtype=object)).tolist()
     ['dear all', 'hello world']
     """
-    if not texts.shape[1]:
-        return np.full(len(texts), "", dtype=object)
-    longest = _LONGEST // texts.shape[1]
+    longest = _LONGEST // max(texts.shape[1], 1)
     rows = ([str(one)[:longest] for one in row if one is not None and one == one] for row in texts.tolist())
     return np.array([" ".join(row) for row in rows], dtype=object)

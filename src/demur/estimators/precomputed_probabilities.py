@@ -212,7 +212,7 @@ def find_kind(values: Floats) -> str:
     """
     rounding = rounding_of(values)
     if np.nanmin(values) < -_NOISE:
-        sums = np.exp(np.minimum(np.nan_to_num(values, nan=-np.inf), 1.0)).sum(axis=1)
+        sums = np.nansum(np.exp(np.minimum(values, 1.0)), axis=1)
         return "log-probabilities" if (sums <= 1 + rounding).all() else "logits"
     sums = np.nansum(values, axis=1)
     whole = bool(np.all(np.isnan(values) | (values == np.floor(values))))

@@ -1,7 +1,7 @@
 """Text as numbers: word and character n-grams, and a dense view of them beside static embeddings."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -44,8 +44,7 @@ def _read(texts: Objects) -> tuple[Any, Any]:
     return texts, [text[:_MOST_CHARACTERS] for text in texts]
 
 
-def _vectorizer(**settings: Any) -> TfidfVectorizer:
-    return TfidfVectorizer(sublinear_tf=True, dtype=np.float32, **settings)
+_vectorizer = partial(TfidfVectorizer, sublinear_tf=True, dtype=np.float32)
 
 
 class Ngrams:
