@@ -116,9 +116,9 @@ class TableEncoding:
         validate_data(estimator, X, skip_check_array=True)
         check_consistent_length(X, y)
         table = as_table(X)
-        text = [] if text_features is None else [str(name) for name in np.asarray(text_features)]
+        named: list[str] = [] if text_features is None else [str(name) for name in np.asarray(text_features)]
         # all columns of a DataFrame are used: the user has chosen them
-        schema = Schema.learn(table, keep=table.column_names, text=text)
+        schema = Schema.learn(table, keep=table.column_names, text=named)
         return cls(schema, schema.categorical[~schema.text], schema.text)._with_text(joined(schema.texts(table)))
 
     def _with_text(self, texts: Objects) -> Self:

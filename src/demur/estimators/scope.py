@@ -193,7 +193,7 @@ def _learned(inside: Any, outside: Any) -> tuple[NDArray[np.float32], Floats, Fl
     model = RidgeClassifier(alpha=penalty, class_weight="balanced", solver="lsqr")
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     scores = cross_val_predict(model, X, y, cv=folds, method="decision_function")
-    return _weights(model.fit(X, y)), *np.split(scores, [inside.shape[0]])
+    return _weights(model.fit(X, y)), scores[y == 1], scores[y == 0]
 
 
 def _weights(model: Any) -> NDArray[np.float32]:
