@@ -113,8 +113,8 @@ class TemperatureScaling(Parametrised):
             raise InputError(f"proba must have shape (n, n_classes) with at least one row, got {values.shape}.")
         if self.from_logits and (values >= 0).all() and (np.abs(values.sum(axis=1) - 1) < 1e-6).all():
             raise InputError(
-                "these look like probabilities: every row lies in [0, 1] and sums to 1. Leave from_logits out, or give "
-                "the scores before the softmax."
+                "these look like probabilities and not like logits: every row lies in [0, 1] and sums to 1. Give the "
+                "scores before the softmax, or use them as probabilities."
             )
         values, columns, weights = _counted(values, y, sample_weight, _MOST_NUMBERS // values.shape[1] + 1)
         self.fitted_temperature_, found = _least_log_loss(

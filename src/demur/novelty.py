@@ -266,7 +266,7 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
     def false_alarms(self) -> tuple[float, float]:
         """The parameters of the beta distribution of the share of ordinary rows that are called novel.
 
-        It is a distribution over training samples, with the mean that :meth:`explain` states.
+        It is a distribution over training samples, whose mean is the expected rate of false alarms.
         """
         expected = 2.0 if self.rate == "auto" else float(self.rate) * (len(self.scores_) + 1)
         return expected, len(self.scores_) + 1 - expected
@@ -276,14 +276,6 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         rows, training = self._checked(X), self.training_rows_
         order = np.argsort(np.concatenate([training.numeric, training.categorical]))
         return np.asarray(training.outside(rows, training.points(rows))[:, order] > _ZERO)
-
-    def explain(self) -> str:
-        """Describe which rows are called novel, and how often by mistake."""
-        far, share = (
-            "unlike" if self.rate != "auto" else "far outside of",
-            self.false_alarms[0] / sum(self.false_alarms),
-        )
-        return f"Rows {far} the training data are declined as novel; at most {share:.2g} of ordinary rows by mistake."
 
     def _limits(self, rate: float | str) -> tuple[float, float]:
         """Return the limits of the sum outside and of the distance."""

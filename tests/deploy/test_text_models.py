@@ -4,11 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.naive_bayes import GaussianNB
 
+from demur import RejectOption
+from demur.columns import TableError
 from demur.deploy import load, save
 from demur.deploy.onnx import ExportError, export_onnx
 from demur.errors import InputError
-from demur.tabular import evaluate_table, fit_file, fit_table, write_report
+from demur.tabular import TableModel, evaluate_table, fit_file, fit_table, refit_table, write_report
 
 _PATTERNS = {
     "open": ("please open the {} door, request {}", "could you open the {} window, request {}"),
@@ -122,3 +125,36 @@ def test_a_monitor_compares_the_confidence_of_texts_with_that_of_the_reference(m
         new = new.filter(pa.array([label == "none" for label in new["y"].to_pylist()]))
     alarms = Monitor(reference, delta=0.05).watch_table(model, new)
     assert bool(alarms) == (name == "other")
+
+
+@pytest.mark.parametrize(("given", "written"), [("-1.0", "-1"), (-1, "-1"), ("True", "true"), ("none", "none")])
+def test_the_label_of_out_of_scope_rows_may_be_written_as_in_the_file(rows, given, written):
+    labels = [{"open": "1", "play": "2", "pay": "3", "none": written}[label] for label in rows["y"].to_pylist()]
+    table = rows.set_column(2, "y", pa.array(labels))
+    model = fit_table(table, "y", model="lr", drop=["text"], out_of_scope=given)
+    assert model.classes.tolist() == ["1", "2", "3"]
+    assert model.facts["out_of_scope"] == {"label": written, "rows": 40}
+
+
+def test_a_table_of_out_of_scope_rows_alone_is_refused(rows):
+    outside = rows.filter(pa.compute.equal(rows["y"], "none"))
+    with pytest.raises(TableError, match="the target column 'y' holds no row in scope: give at least two classes"):
+        fit_table(outside, "y", model="lr", out_of_scope="none")
+
+
+def test_a_model_that_is_fitted_again_keeps_its_text_and_its_label(model, rows, new):
+    short = rows.set_column(0, "text", pa.array([text.split()[-3] for text in rows["text"].to_pylist()]))
+    first = fit_table(short, "y", model="text", text=["text"], out_of_scope="none", out_of_scope_share=0.3)
+    seen = new.set_column(0, "text", pa.array([text.split()[-3] for text in new["text"].to_pylist()]))
+    again = refit_table(first, short, seen, audit=1.0).model
+    assert again.schema.text.tolist() == first.schema.text.tolist() == [True, False]
+    assert again.classes.tolist() == ["open", "pay", "play"]
+    assert (again.classifier.out_of_scope, again.classifier.out_of_scope_share) == ("none", 0.3)
+
+
+def test_a_classifier_of_ones_own_keeps_its_label_of_out_of_scope_rows(rows):
+    numbers = rows.drop(["text"]).to_pandas()
+    own = RejectOption(GaussianNB(), out_of_scope="none").fit(numbers[["size"]], numbers["y"])
+    judged = evaluate_table(TableModel.wrap(own, numbers, target="y"), numbers)
+    assert judged.scope["n_out_of_scope"] == 40
+    assert judged.n_unknown == 0

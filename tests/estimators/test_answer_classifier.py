@@ -67,6 +67,21 @@ def test_percentages_are_refused_by_a_model_of_fractions():
     assert AnswerClassifier().fit(X, y).predict_proba(X).shape == (500, len(LABELS))
 
 
+def test_probabilities_are_refused_by_a_model_of_log_probabilities():
+    X, y, _ = simulated(500, 0)
+    X[:, 1] = np.log(X[:, 1].astype(float) * 0.99)
+    model = AnswerClassifier().fit(X, y)
+    X[:2, 1] = [0.0, 1e-9]
+    assert np.isfinite(model.predict_proba(X)).all()
+    X[2, 1] = 0.9
+    with pytest.raises(InputError, match=r"row 3 has the confidence 0\.9, and no row of training has one above -0\.0"):
+        model.predict_proba(X)
+    X[:, 1] = np.nan  # a model without confidences ignores them
+    without = AnswerClassifier().fit(X, y)
+    X[:, 1] = 0.9
+    assert len(np.unique(without.predict_proba(X).max(axis=1).round(9))) <= len(LABELS)
+
+
 def test_missing_and_constant_confidences():
     X, y, right = simulated(4000, 0, missing=0.3)
     model = AnswerClassifier().fit(X, y)

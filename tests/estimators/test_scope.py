@@ -138,3 +138,21 @@ def test_groups_of_a_guarantee_follow_their_rows_where_some_are_out_of_scope():
     model.rule = RiskControl(0.2, groups=np.where(labels == "none", "a", labels))
     found = model.fit(rows, labels).rule_.group_certificates_
     assert {name: one.n_rows for name, one in found.items()} == {"a": 150, "b": 150}
+
+
+@pytest.mark.parametrize("label", [3, True, ["none", "b"]])
+def test_a_label_that_no_row_can_have_is_refused(label):
+    with pytest.raises(InputError, match="out_of_scope must be one label of the type of y, such as"):
+        logistic(out_of_scope=label).fit(X, Y)
+
+
+def test_rows_that_are_all_out_of_scope_are_refused():
+    with pytest.raises(InputError, match="y holds no row in scope"):
+        logistic(out_of_scope="none").fit(X[~IN], Y[~IN])
+
+
+def test_many_out_of_scope_rows_are_represented_by_rows_of_all_kinds(monkeypatch):
+    monkeypatch.setattr("demur.estimators.scope._MOST_OUTSIDE", 40)
+    far = np.repeat([[2.0, 9.0], [2.0, -9.0]], [300, 100], axis=0)  # the second kind comes last
+    rows, labels = np.r_[X[IN], far], np.r_[Y[IN], np.repeat("none", 400)]
+    assert len(np.unique(logistic(out_of_scope="none").fit(rows, labels).scope_.outside, axis=0)) == 2

@@ -1,5 +1,7 @@
 """Text columns of "auto": the candidate "text", the dense view, missing and odd texts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from demur import AutoClassifier, RejectOption
 from demur.errors import InputError, MissingExtraError
 from demur.estimators import text_features
+from demur.estimators.base import joined
 from demur.estimators.text_features import DenseText, Ngrams
 
 from .text_rows import text_rows
@@ -90,7 +93,8 @@ def test_without_the_extra_only_the_svd_is_used(monkeypatch):
 def test_embeddings_bring_related_words_together():
     pytest.importorskip("wordllama")
     texts = np.array(["open the door", "close the gate", "play some music"] * 4, dtype=object)
-    with_extra, without = DenseText.learn(texts), DenseText.learn(texts, embeddings=None)
+    with_extra = DenseText.learn(texts)
+    without = replace(with_extra, embeddings=None)
     assert with_extra.transform(texts).shape[1] == without.transform(texts).shape[1] + 256
     door, gate, music = with_extra.transform(texts)[:3, -256:]
     assert door @ gate > door @ music
@@ -99,12 +103,13 @@ def test_embeddings_bring_related_words_together():
 def test_empty_texts_alone_can_be_learned():
     texts = np.array([""] * 5, dtype=object)
     assert np.isfinite(DenseText.learn(texts).transform(texts)).all()
-    assert Ngrams().fit(texts).transform(texts).nnz == 0
+    assert Ngrams().fit_transform(texts).nnz == 0
 
 
 def test_long_texts_are_told_apart_by_all_their_words():
     padding = "word " * 1_000
-    ngrams = Ngrams().fit(np.array([padding + "alpha", padding + "beta"], dtype=object))
+    ngrams = Ngrams()
+    ngrams.fit_transform(np.array([padding + "alpha", padding + "beta"], dtype=object))
     words, characters = ngrams.parts_
     assert {"alpha", "beta"} <= set(words.get_feature_names_out())
     assert not any("alp" in term for term in characters.get_feature_names_out())  # read at the beginning alone
@@ -114,3 +119,15 @@ def test_classes_that_a_fold_lacks_are_no_error():
     rows = pd.concat([ROWS, pd.DataFrame({"text": ["a single row of its own class here"], "y": ["rare"]})])
     model = RejectOption(AutoClassifier(("text",), cv=3)).fit(rows[["text"]], rows["y"])
     assert model.predict(ROWS[["text"]].head(3)).tolist() == ROWS["y"].head(3).tolist()
+
+
+def test_short_texts_of_a_data_frame_are_text_where_they_are_named():
+    rows = pd.DataFrame({"word": [f"{a}{b}s" for a in "abcdefgh" for b in ("ov", "ini")], "n": 1.0})
+    y = ["slavic", "italian"] * 8
+    model = AutoClassifier(("text",), text_features=["word"], cv=2, random_state=0).fit(rows, y)
+    assert model.encoding_.schema.text.tolist() == [True, False]
+    assert model.predict(pd.DataFrame({"word": ["zov", "zini"], "n": 1.0})).tolist() == ["slavic", "italian"]
+
+
+def test_a_long_text_leaves_room_for_the_other_columns():
+    assert joined(np.array([["long " * 9_000, "short"]], dtype=object))[0].endswith(" short")

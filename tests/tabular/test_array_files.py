@@ -187,3 +187,10 @@ def test_one_flag_keeps_the_classes_without_a_row():
     kept = fit_proba(io.BytesIO(stream.getvalue()), "y", all_classes=True).model
     assert "11" in kept.classes
     assert "11" not in fit_proba(io.BytesIO(stream.getvalue()), "y").model.classes
+
+
+def test_arrays_of_another_byte_order_are_read(files):
+    np.savez(files / "swapped.npz", logits=LOGITS.astype(">f4"), truth=Y.astype(">i2"))
+    assert read_table(files / "swapped.npz").to_pydict() == read_table(files / "both.npz").to_pydict()
+    np.save(files / "swapped.npy", LOGITS.astype(">f4"))
+    assert read_table(files / "swapped.npy").equals(read_table(files / "z.npy"))

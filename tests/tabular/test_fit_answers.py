@@ -111,3 +111,10 @@ def test_services_cost_less_than_always_answering(name, service, data_folder):
     assert np.where(decision.reject, 0.2, ~right).mean() < 0.9 * min(always, 0.2)
     parts = np.array_split(np.argsort(proba.max(axis=1)), 8)
     assert np.mean([abs(proba[part].max(axis=1).mean() - right[part].mean()) for part in parts]) < 0.04
+
+
+@pytest.mark.parametrize(("sign", "noted"), [(1, False), (-1, True), (0, True)])
+def test_a_confidence_that_says_nothing_or_the_opposite_is_noted(sign, noted):
+    rows = frame().assign(sure=lambda rows: sign * rows["sure"])
+    notes = fit_answers(as_csv(rows), "truth", answer="says", confidence="sure", holdout=0).notes
+    assert any("a higher 'sure' are not right more often in these rows" in note for note in notes) == noted

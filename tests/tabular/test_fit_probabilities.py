@@ -284,3 +284,9 @@ def test_infinite_numbers_have_no_probability(kind, row, message):
     with pytest.raises(InputError, match=message):
         PrecomputedProbabilities(["a", "b"], kind).predict_proba([row])
     assert PrecomputedProbabilities(["a", "b"], "logits").predict_proba([[-np.inf, 0.0]]).tolist() == [[0.0, 1.0]]
+
+
+def test_probabilities_of_classes_without_a_row_are_named_as_the_reason():
+    table = pd.DataFrame(PROBA[Y != "other"], columns=CLASSES).assign(y=Y[Y != "other"])
+    with pytest.raises(TableError, match=r"do not sum to 1, .*--all-classes for classes without a labelled row"):
+        fit_proba(io.BytesIO(table.to_csv(index=False).encode()), "y")

@@ -146,14 +146,12 @@ def plain_table(table: pa.Table | pa.RecordBatch, *, lists: bool = False) -> pa.
 def _vector_width(values: Values, lists: bool) -> int | None:
     """Return the length of the vectors in a column; None if it holds something else."""
     type_ = values.type
-    kinds = (pa.types.is_fixed_size_list, pa.types.is_list, pa.types.is_large_list)
-    if not any(test(type_) for test in (kinds if lists else kinds[:1])):
+    fixed = pa.types.is_fixed_size_list(type_)
+    if not fixed and not (lists and (pa.types.is_list(type_) or pa.types.is_large_list(type_))):
         return None
     if not (pa.types.is_floating(type_.value_type) or pa.types.is_integer(type_.value_type)):
         return None
-    if pa.types.is_fixed_size_list(type_):
-        return int(type_.list_size) or None
-    lengths = pc.unique(pc.list_value_length(values.drop_null())).to_pylist()
+    lengths = [type_.list_size] if fixed else pc.unique(pc.list_value_length(values.drop_null())).to_pylist()
     return lengths[0] or None if len(lengths) == 1 else None
 
 

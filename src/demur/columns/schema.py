@@ -309,7 +309,8 @@ class Schema:
                 "; ".join(f"{shown(name)}: {reason}" for name, reason in list(aside.items())[:4]) or "there is none"
             )
             raise TableError(
-                f"no column is left to learn from ({reasons}): give at least one that differs between rows"
+                f"no column is left to learn from ({reasons}): give at least one that differs between rows, or name "
+                "one to use in any case (--keep, or --text for texts)"
             )
         return cls(tuple(columns), target, aside, remarks)
 
@@ -462,8 +463,7 @@ def _understand(name: str, values: pa.ChunkedArray, keep: bool, text: bool) -> t
     if text:
         return Column(name, "text"), ""
     if kind is None:
-        hint = "; store vectors as fixed-size lists" if pa.types.is_list(type_) else ""
-        return None, f"its values are neither numbers nor text nor dates but of type {type_}{hint}"
+        return None, f"its values are neither numbers nor text nor dates nor fixed-size lists but of type {type_}"
     if kind == "category":
         typed = pa.types.is_dictionary(type_)  # the type category of a data frame
         return _category(name, as_type(values, pa.string(), name, "the table"), keep, keep and typed)
@@ -505,7 +505,7 @@ def _category(name: str, text: Values, keep: bool, is_category: bool) -> tuple[C
         return None, reason
     other = n_distinct > _MAX_CODES
     kept = distinct.slice(0, _MAX_CODES - other).to_pylist()
-    remark = f"{n_distinct:,} different values, of which all but the {len(kept)} most frequent count as one"
+    remark = f"{n_distinct:,} different values: all but the {len(kept)} most frequent count as one (--text reads all)"
     return Column(name, "category", tuple(kept), other), remark if other else ""
 
 

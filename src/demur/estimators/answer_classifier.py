@@ -29,6 +29,9 @@ _ROUNDS = 8
 _LARGEST = 1e30
 """Larger confidences, including infinity, count as this value."""
 
+_ROUNDING = 1e-3
+"""Rounding errors by which a log-probability may exceed 0."""
+
 _PRIOR = 4.0
 """Number of mistakes as which the class frequencies count when the mistakes of an answer are divided among the
 classes."""
@@ -128,15 +131,18 @@ class AnswerClassifier(ProbabilityClassifier):
     def predict_proba(self, X: Features) -> Floats:
         """Return the class probabilities; that of the answered class is the probability that the answer is right.
 
-        Percentages are refused if the confidences of training were fractions.
+        Percentages are refused if the confidences of training were fractions, and numbers above 0 if all of them were
+        below, such as log-probabilities.
         """
         check_is_fitted(self)
         said, sure = self._read(X)
-        beyond = np.flatnonzero(sure > 2)  # percentages, for a model of fractions
-        if len(beyond) and self.knots_[0] >= 0 and self.knots_[-1] <= 1:
+        lowest, highest = self.knots_[[0, -1]]
+        limit = _ROUNDING if lowest < 0 >= highest else 2 if 0 <= lowest <= highest <= 1 else np.inf
+        beyond = np.flatnonzero(sure > limit)
+        if len(beyond):
             raise InputError(
                 f"row {beyond[0] + 1:,} has the confidence {sure[beyond[0]]:g}, but training confidences are at most "
-                f"{self.knots_[-1]:.3g}: use the same scale."
+                f"{highest:.3g}: use the same scale."
             )
         proba = np.full((len(said), len(self.classes_)), 1 / len(self.classes_))
         rows = np.flatnonzero(said < len(self.classes_))
@@ -163,7 +169,7 @@ class AnswerClassifier(ProbabilityClassifier):
         if not self.confidence:
             return codes[most], votes[most] / n_samples
         try:
-            sure = np.array([np.nan if value is None else value for value in table[:, -1]], dtype=np.float64)
+            sure = table[:, -1].astype(np.float64)
         except (TypeError, ValueError):
             raise InputError("the last column must hold the confidences, as numbers; see confidence=False.") from None
         return codes[most], np.clip(sure, -_LARGEST, _LARGEST)

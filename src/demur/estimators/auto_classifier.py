@@ -116,7 +116,9 @@ class TableEncoding:
         validate_data(estimator, X, skip_check_array=True)
         check_consistent_length(X, y)
         table = as_table(X)
-        schema = Schema.from_frame(table)  # all columns of a DataFrame are used: the user has chosen them
+        named: list[str] = [] if text_features is None else [str(name) for name in np.asarray(text_features)]
+        # all columns of a DataFrame are used: the user has chosen them
+        schema = Schema.learn(table, keep=table.column_names, text=named)
         return cls(schema, schema.categorical[~schema.text], schema.text)._with_text(joined(schema.texts(table)))
 
     def _with_text(self, texts: Objects) -> Self:
@@ -228,8 +230,9 @@ class AutoClassifier(ProbabilityClassifier):
         more than 50,000 rows is not cross-fitted: up to 20,000 of its rows are held out once.
     categorical_features : array of bool or of int, optional
         Columns of an array that hold codes 0, 1, ... of categories. In a DataFrame the column types decide.
-    text_features : array of bool or of int, optional
-        Columns of an array that hold text. In a DataFrame these are the columns of long texts that mostly differ.
+    text_features : array of bool, int or str, optional
+        Columns that hold text: a mask or numbers for an array, names for a DataFrame, where columns of long texts that
+        mostly differ are text in any case.
     n_jobs : int or None, default=-1
         Number of parallel fits, each with one thread. Inside ``joblib.parallel_config(backend="dask")`` they run on the
         workers of a Dask cluster, as with ``demur fit --scheduler``.
@@ -388,8 +391,9 @@ class AutoClassifier(ProbabilityClassifier):
             return proba, (views if "dense" in views else self._views(encoded, {"dense"}))["dense"], None, None
         linear = next((model for model, view in zip(self.models_, self.views_, strict=True) if view == "text"), None)
         top = None if linear is None else top_score(linear, views["text"])
-        assert self.encoding_.dense_text is not None
-        points = matrix[:, self.encoding_.n_other + self.encoding_.dense_text.n_svd :]
+        dense = self.encoding_.dense_text
+        assert dense is not None
+        points = matrix[:, self.encoding_.n_other + (0 if dense.embeddings is None else dense.axes.shape[1]) :]
         return proba, points, top, encoded.ngrams
 
     def _mixture(self, views: dict[str, Any]) -> Floats:
@@ -423,8 +427,8 @@ class AutoClassifier(ProbabilityClassifier):
             raise InputError(f"candidates must be some of {names}; got {self.candidates!r}.")
         if not with_text and any(one.view == "text" for one in known):
             raise InputError(
-                "the candidate 'text' needs a column of text, with long texts that mostly differ: choose other "
-                "candidates, or give an array and text_features."
+                "the candidate 'text' needs a column of text, with long texts that mostly differ: name a column with "
+                "--text, or the text_features of an array, or choose other candidates."
             )
         missing = [one.name for one in known if not one.is_installed]
         if missing:

@@ -224,7 +224,8 @@ def checked_labels(y: Any) -> AnyArray:
 def check_two_classes(classes: AnyArray) -> AnyArray:
     """Return the classes, or raise an error if there is only one."""
     if len(classes) < 2:
-        raise InputError(f"y holds only one class, {classes.tolist()[0]!r}; a classifier needs at least two.")
+        found = f"only one class, {classes.tolist()[0]!r}" if len(classes) else "no row in scope"
+        raise InputError(f"y holds {found}; a classifier needs at least two classes.")
     return classes
 
 
@@ -499,9 +500,7 @@ class KnownRows:
             return self.novelty.novel(np.asarray(X, dtype=np.float64), rate)
         from demur.columns import as_table
 
-        table = as_table(X)
-        codes = self.schema.encode(table, unseen=UNSEEN)
-        return self.novelty.novel(codes, rate)
+        return self.novelty.novel(self.schema.encode(as_table(X), unseen=UNSEEN), rate)
 
 
 def _names(X: Any) -> list[str]:
@@ -646,7 +645,7 @@ def out_of_fold_proba(
 
 
 _LONGEST = 20_000
-"""Number of characters of a text that are read."""
+"""Number of characters that are read of the texts of a row; its columns of text share them."""
 
 
 def joined(texts: AnyArray) -> Objects:
@@ -657,7 +656,6 @@ def joined(texts: AnyArray) -> Objects:
     >>> joined(np.array([["dear all", None], ["hello", "world"]], dtype=object)).tolist()
     ['dear all', 'hello world']
     """
-    if not texts.shape[1]:
-        return np.full(len(texts), "", dtype=object)
-    rows = ([str(one) for one in row if one is not None and one == one] for row in texts.tolist())
-    return np.array([" ".join(row)[:_LONGEST] for row in rows], dtype=object)
+    longest = _LONGEST // max(texts.shape[1], 1)
+    rows = ([str(one)[:longest] for one in row if one is not None and one == one] for row in texts.tolist())
+    return np.array([" ".join(row) for row in rows], dtype=object)

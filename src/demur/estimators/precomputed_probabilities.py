@@ -123,7 +123,7 @@ class PrecomputedProbabilities(NothingToFit):
         if values.ndim != 2 or values.shape[1] != len(self.classes):
             raise InputError(f"there must be {len(self.classes)} columns, one for each class, got {values.shape}.")
         if self.kind not in PROBA_KINDS:
-            raise InputError(f"kind must be one of {', '.join(PROBA_KINDS)}, got {self.kind!r}.")
+            raise InputError(f"there is no kind {self.kind!r} of numbers; choose one of {', '.join(PROBA_KINDS)}.")
         _refuse_first(~(values > -np.inf).any(axis=1), "holds no number: leave the row out, or fill it in")
         _refuse_first((values == np.inf).any(axis=1), "holds infinity: give finite numbers")
         return values
@@ -211,19 +211,19 @@ def find_kind(values: Floats) -> str:
     """
     rounding = rounding_of(values)
     if np.nanmin(values) < -_NOISE:
-        sums = np.exp(np.minimum(np.nan_to_num(values, nan=-np.inf), 1.0)).sum(axis=1)
+        sums = np.nansum(np.exp(np.minimum(values, 1.0)), axis=1)
         return "log-probabilities" if (sums <= 1 + rounding).all() else "logits"
     sums = np.nansum(values, axis=1)
     whole = bool(np.all(np.isnan(values) | (values == np.floor(values))))
     wrong = np.abs(sums - 1) > rounding  # a few wrong rows are named; they do not change the kind
-    if wrong.mean() <= 0.5 or (np.nanmax(values) <= 1 and not (whole and (sums > 1).any())):
-        if wrong.mean() > 0.5:
-            raise InputError(
-                f"the numbers lie between 0 and 1, but {int(wrong.sum()):,} of {len(wrong):,} rows do not sum to 1, "
-                f"row {int(wrong.argmax()) + 1:,} to {sums[wrong.argmax()]:.6g} for example: give their kind; rows of "
-                "probabilities are then divided by their sum."
-            )
+    if wrong.mean() <= 0.5:
         return "probabilities"
+    if np.nanmax(values) <= 1 and not (whole and (sums > 1).any()):
+        raise InputError(
+            f"the numbers lie between 0 and 1, but {int(wrong.sum()):,} of {len(wrong):,} rows do not sum to 1, row "
+            f"{int(wrong.argmax()) + 1:,} to {sums[wrong.argmax()]:.6g} for example: give their kind; rows of "
+            "probabilities are then divided by their sum."
+        )
     if (np.abs(sums / 100 - 1) <= rounding).mean() > 0.5:
         return "percentages"
     return "votes" if whole else "logits"

@@ -439,7 +439,10 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
 
     def _without_outside(self, X: Features, labels: AnyArray) -> tuple[Features, Features | None, Ints]:
         """Return the rows in scope, those out of scope if there are any, and which rows the first are."""
-        outside = labels == self.out_of_scope
+        one, label = labels.tolist()[0], self.out_of_scope
+        if label is not None and (np.ndim(label) or isinstance(label, str) != isinstance(one, str)):
+            raise InputError(f"out_of_scope must be one label of the type of y, such as {one!r}, got {label!r}.")
+        outside = np.zeros(len(labels), dtype=bool) if label is None else labels == label
         inside = np.flatnonzero(~outside)
         if not outside.any():
             return X, None, inside

@@ -126,18 +126,18 @@ class Scope:
         chosen = np.sort(np.random.default_rng(0).permutation(len(y))[:_MOST_KEPT])
         chosen = chosen[np.argsort(y[chosen], kind="stable")]
         starts = np.searchsorted(y[chosen], np.arange(inside.proba.shape[1] + 1))
-        kept = theirs = linear = evidence = None
+        kept = theirs = linear = evidence = of_outside = None
         if inside.points is not None:
             kept = inside.points[chosen].astype(np.float32)
             if outside is not None and outside.points is not None:
-                theirs = outside.points[:_MOST_OUTSIDE].astype(np.float32)
-                linear, evidence = _learned(inside.linear, outside.linear)
+                theirs = outside.points[:: -(-len(outside.points) // _MOST_OUTSIDE)].astype(np.float32)
+                linear, evidence, of_outside = _learned(inside.linear, outside.linear)
         scope = cls(share, kept, starts, theirs, linear, distance=_DISTANCE_IN_SVD if in_svd else _DISTANCE)
-        scores = scope._scores(inside, own=True, evidence=None if evidence is None else evidence[: len(y)])
+        scores = scope._scores(inside, own=True, evidence=evidence)
         center, scale = scores.mean(axis=0), np.maximum(scores.std(axis=0), _LEAST)
         scores, head = (scores - center) / scale, None
         if outside is not None:
-            others = scope._scores(outside, own=True, evidence=None if evidence is None else evidence[len(y) :])
+            others = scope._scores(outside, own=True, evidence=of_outside)
             head = _weights(
                 LogisticRegression(class_weight="balanced").fit(
                     np.concatenate([scores, (others - center) / scale]), np.repeat([1, 0], [len(y), len(others)])
@@ -184,8 +184,8 @@ class Scope:
         return scores[:, -1] if self.kept is None else np.asarray(scores[:, -2] + self.distance * scores[:, -1])
 
 
-def _learned(inside: Any, outside: Any) -> tuple[NDArray[np.float32], Floats]:
-    """Return a linear model that separates rows in scope from others, and its scores of these rows, out of fold."""
+def _learned(inside: Any, outside: Any) -> tuple[NDArray[np.float32], Floats, Floats]:
+    """Return a linear model that separates rows in scope from others, and its scores of both, out of fold."""
     join = partial(sparse.vstack, format="csr") if sparse.issparse(inside) else np.concatenate
     X, y = join([inside, outside]), np.repeat([1, 0], [inside.shape[0], outside.shape[0]])
     # A penalty of 1 was chosen for rows of n-grams, whose squared length is 2.
@@ -193,7 +193,7 @@ def _learned(inside: Any, outside: Any) -> tuple[NDArray[np.float32], Floats]:
     model = RidgeClassifier(alpha=penalty, class_weight="balanced", solver="lsqr")
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     scores = cross_val_predict(model, X, y, cv=folds, method="decision_function")
-    return _weights(model.fit(X, y)), scores
+    return _weights(model.fit(X, y)), scores[y == 1], scores[y == 0]
 
 
 def _weights(model: Any) -> NDArray[np.float32]:

@@ -1,7 +1,7 @@
 """Text as numbers: word and character n-grams, and a dense view of them beside static embeddings."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -44,8 +44,7 @@ def _read(texts: Objects) -> tuple[Any, Any]:
     return texts, [text[:_MOST_CHARACTERS] for text in texts]
 
 
-def _vectorizer(**settings: Any) -> TfidfVectorizer:
-    return TfidfVectorizer(sublinear_tf=True, dtype=np.float32, **settings)
+_vectorizer = partial(TfidfVectorizer, sublinear_tf=True, dtype=np.float32)
 
 
 class Ngrams:
@@ -53,15 +52,12 @@ class Ngrams:
 
     Examples
     --------
-    >>> found = Ngrams().fit(np.array(["open the door", "close the door"], dtype=object))
-    >>> found.transform(np.array(["", "the door"], dtype=object)).getnnz(axis=1)
+    >>> ngrams = Ngrams()
+    >>> ngrams.fit_transform(np.array(["open the door", "close the door"], dtype=object)).shape[0]
+    2
+    >>> ngrams.transform(np.array(["", "the door"], dtype=object)).getnnz(axis=1)
     array([ 0, 27], dtype=int32)
     """
-
-    def fit(self, texts: Objects) -> Self:
-        """Learn the n-grams."""
-        self.fit_transform(texts)
-        return self
 
     def fit_transform(self, texts: Objects) -> sparse.csr_matrix:
         """Learn the n-grams, and return the weights of the same texts."""
@@ -80,12 +76,11 @@ class Ngrams:
 
     def __getstate__(self) -> dict[str, Any]:
         # An archive stores arrays well, and a dictionary of 50,000 terms badly.
-        parts = getattr(self, "parts_", ())
-        return {"stored": [(part.get_feature_names_out().astype(str), part.idf_) for part in parts]}
+        return {"stored": [(part.get_feature_names_out().astype(str), part.idf_) for part in self.parts_]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         parts = []
-        for own, (terms, idf) in zip(_PARTS, state["stored"], strict=False):  # none where it was not fitted
+        for own, (terms, idf) in zip(_PARTS, state["stored"], strict=True):
             part = _vectorizer(vocabulary=terms.tolist(), **own)
             part.idf_ = idf
             parts.append(part)
@@ -108,8 +103,9 @@ class DenseText:
 
     Examples
     --------
+    >>> from dataclasses import replace
     >>> texts = np.array(["open the door", "close the door", "play a song"] * 9, dtype=object)
-    >>> points = DenseText.learn(texts, embeddings=None).transform(texts[:3])
+    >>> points = replace(DenseText.learn(texts), embeddings=None).transform(texts[:3])
     >>> (points @ points.T / 100).round(1) + 0.0
     array([[1., 1., 0.],
            [1., 1., 0.],
@@ -121,20 +117,15 @@ class DenseText:
     embeddings: str | None
 
     @classmethod
-    def learn(cls, texts: Objects, embeddings: str | None = "auto") -> Self:
+    def learn(cls, texts: Objects) -> Self:
         """Learn from training texts; labels are not used."""
         ngrams = Ngrams()
         weights = ngrams.fit_transform(texts)[:: -(-len(texts) // _MOST_LEARNED)]
         n_axes = max(2, min(_AXES, len(texts) // _ROWS_PER_AXIS, weights.shape[1] - 1))
         # One power iteration: five take twice the time and are no better for classification.
         axes = randomized_svd(weights, n_axes, n_iter=1, random_state=0)[2].T
-        used = (_EMBEDDINGS if is_installed(_EMBEDDINGS) else None) if embeddings == "auto" else embeddings
-        return cls(ngrams, np.ascontiguousarray(axes, dtype=np.float32), used)
-
-    @property
-    def n_svd(self) -> int:
-        """The number of columns before the embeddings; 0 if there are none."""
-        return 0 if self.embeddings is None else self.axes.shape[1]
+        embeddings = _EMBEDDINGS if is_installed(_EMBEDDINGS) else None
+        return cls(ngrams, np.ascontiguousarray(axes, dtype=np.float32), embeddings)
 
     def transform(self, texts: Objects) -> Floats:
         """Return the numbers, a row for each text."""

@@ -38,7 +38,7 @@ class StoredRows:
 
     source: AnyArray | str
     rows: Ints | None = None
-    columns: Ints | None = None
+    columns: Any = ...
 
     def __len__(self) -> int:
         return len(_opened(self.source)) if self.rows is None else len(self.rows)
@@ -46,12 +46,11 @@ class StoredRows:
     def __getitem__(self, rows: Any) -> Floats:
         chosen = (np.arange(len(self)) if self.rows is None else self.rows)[rows]
         source = _opened(self.source)
-        numbers = np.empty((len(chosen), source.shape[1] if self.columns is None else len(self.columns)))
+        numbers = np.empty((len(chosen), source[:1, self.columns].shape[1]))
         # A page that was read counts as memory of the process as long as it is mapped, and with it its neighbours.
         n_maps = 1 + int(np.ptp(chosen)) * source[:1].nbytes // _MAPPED if len(chosen) else 1
         for part in np.array_split(np.arange(len(chosen)), n_maps):
-            found = _opened(self.source)[chosen[part]]
-            numbers[part] = found if self.columns is None else found[:, self.columns]
+            numbers[part] = _opened(self.source)[chosen[part]][:, self.columns]
         numbers[~(np.abs(numbers) <= LARGEST)] = np.nan
         return numbers
 
@@ -63,12 +62,13 @@ class StoredRows:
 
 
 def _opened(source: AnyArray | str) -> AnyArray:
-    return np.load(source, mmap_mode="r", allow_pickle=False) if isinstance(source, str) else source
+    return np.atleast_1d(np.load(source, mmap_mode="r", allow_pickle=False) if isinstance(source, str) else source)
 
 
-def _columns(array: AnyArray) -> AnyArray:
-    """Return a matrix as it is, and other values as its only column."""
-    return array if array.ndim == 2 else np.atleast_1d(array)[:, None]
+def _columns(rows: AnyArray) -> AnyArray:
+    """Return rows as a matrix, other values as its only column, in the byte order that Arrow reads."""
+    matrix = rows if rows.ndim == 2 else rows[:, None]
+    return matrix.astype(matrix.dtype.newbyteorder("="), copy=False)
 
 
 def arrays_of(stream: BinaryIO, name: str) -> dict[str, AnyArray | str]:
@@ -114,24 +114,24 @@ def array_table(
     >>> schema.names, next(batches(["2", "y"], 2)).to_pydict()
     (['0', '1', '2', 'y'], {'2': [0.0, 0.0], 'y': [0, 1]})
     """
-    opened = {key: np.atleast_1d(_opened(array)) for key, array in arrays.items()}
-    n_rows, n_matrices = len(next(iter(opened.values()))), sum(array.ndim == 2 for array in opened.values())
-    fields: dict[str, pa.DataType] = {}
-    places: dict[str, tuple[str, int]] = {}  # a column's array, and its place in a matrix
+    opened = {key: _opened(array) for key, array in arrays.items()}
+    n_rows, matrices = len(next(iter(opened.values()))), [key for key, array in opened.items() if array.ndim == 2]
+    places: dict[str, tuple[str, int, pa.DataType]] = {}  # a column's array, its place in a matrix, and its type
     for key, array in opened.items():
         if len(array) != n_rows or array.ndim > 2:
             shapes = ", ".join(f"{key} {array.shape}".strip() for key, array in opened.items())
             raise TableError(f"{name} holds arrays that are not one table, {shapes}: save arrays of equal length")
-        kind = pa.array(array[:1].reshape(-1)).type
-        for number in range(_columns(array).shape[1]):
-            column = (key or "0") if array.ndim == 1 else str(number) if n_matrices == 1 else f"{key}_{number}"
-            fields[column], places[column] = kind, (key, number)
+        first = _columns(array[:1])
+        kind = pa.array(first.ravel()).type
+        for number in range(first.shape[1]):
+            column = (key or "0") if array.ndim == 1 else str(number) if len(matrices) == 1 else f"{key}_{number}"
+            places[column] = key, number, kind
 
     def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         for start in range(0, n_rows, rows):
-            read = {key: _columns(_opened(array))[start : start + rows] for key, array in arrays.items()}
-            columns = ((read[key][:, number], fields[name]) for name in names for key, number in [places[name]])
-            yield pa.record_batch([pa.array(*column) for column in columns], names)
+            read = {key: _columns(_opened(array)[start : start + rows]) for key, array in arrays.items()}
+            columns = [pa.array(read[key][:, number], kind) for key, number, kind in map(places.__getitem__, names)]
+            yield pa.record_batch(columns, names)
 
-    matrix = next((StoredRows(arrays[key]) for key, array in opened.items() if array.ndim == 2), None)
-    return pa.schema(fields), batches, matrix if n_matrices == 1 else None
+    schema = pa.schema({column: kind for column, (_, _, kind) in places.items()})
+    return schema, batches, StoredRows(arrays[matrices[0]]) if len(matrices) == 1 else None

@@ -605,7 +605,7 @@ def evaluate_table(
         cost=model.cost if cost is None else cost,
         cost_adjustable=model.cost_adjustable,
         rule=getattr(model.classifier, "rule_", None),
-        out_of_scope=model.facts.get("out_of_scope", {}).get("label"),
+        out_of_scope=getattr(model.classifier, "out_of_scope", None),
         top=top if model.has_proba else None,
         explanation=None if prices else model.explain(),
         rows=data.rows.select(sorted(data.rows.column_names, key=lambda name: name not in texts)),

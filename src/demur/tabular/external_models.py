@@ -10,21 +10,40 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.frozen import FrozenEstimator
 
-from demur.array_types import AnyArray, Estimator
+from demur.array_types import AnyArray, Estimator, Floats
 from demur.columns.frames import TableError, as_table, check_columns, listed, shown
 from demur.columns.schema import Column, Schema, kind_of_type
 from demur.errors import InputError, InputTypeError, UserError
+from demur.estimators import AutoClassifier, RejectOption
+from demur.estimators.answer_classifier import AnswerClassifier
+from demur.estimators.base import RejectingClassifier
+from demur.estimators.precomputed_probabilities import (
+    PROBA_KINDS,
+    PrecomputedProbabilities,
+    StoredOutputs,
+    find_kind,
+    rounding_of,
+)
 from demur.estimators.torch_classifier import TrainedNetwork
 from demur.named_classes import label_of
 from demur.rules import Rule
 from demur.tabular.array_files import StoredRows
 from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile
-from demur.tabular.table_files import LabelledTable, Source, check_classes, class_texts, label_type
+from demur.tabular.table_files import (
+    LabelledTable,
+    Source,
+    check_classes,
+    class_texts,
+    label_type,
+)
 from demur.tabular.table_model import Reads, TableModel, free_label, model_input
 
 _MOST_ANSWERS = 1000
 """Largest number of different answers that a model stores, to recognise new ones."""
+_FLAT = 1e-3
+"""Smallest rise of the log odds of being right, from the least to the largest confidence, that is used."""
 
 
 def wrap_estimator(
@@ -106,8 +125,6 @@ def schema_of_estimator(estimator: Estimator) -> Schema:
     >>> schema_of_estimator(GaussianNB().fit(frame, ["cat", "dog"])).names
     ('size', 'age')
     """
-    from demur.estimators import AutoClassifier
-
     inner = _inner(estimator)
     if isinstance(inner, AutoClassifier) and inner.encoding_.schema is not None:
         return inner.encoding_.schema
@@ -122,10 +139,6 @@ def schema_of_estimator(estimator: Estimator) -> Schema:
 
 def _inner(estimator: Estimator) -> Estimator:
     """Return the classifier inside a reject option, a frozen one or a search."""
-    from sklearn.frozen import FrozenEstimator
-
-    from demur.estimators import RejectOption
-
     if isinstance(estimator, RejectOption):
         return _inner(estimator.estimator_)
     if isinstance(estimator, FrozenEstimator):
@@ -137,11 +150,6 @@ def _with_reject_option(
     estimator: Estimator, cost: float | None, rule: Rule | None, rows: Any, labels: NDArray[np.str_] | None
 ) -> Any:
     """Return a fitted classifier with a reject option; one that has it already is unchanged."""
-    from sklearn.frozen import FrozenEstimator
-
-    from demur.estimators import RejectOption
-    from demur.estimators.base import RejectingClassifier
-
     if isinstance(estimator, RejectingClassifier):
         if cost is not None or rule is not None or rows is not None:
             raise InputError(
@@ -249,11 +257,7 @@ def fit_proba(
         check_classes(data.labels, target)
     classes = list(by_class)
     schema = Schema(tuple(Column(name, "number") for name in by_class.values()), target, aside)
-    if file.matrix is None:
-        stored = StoredRows(schema.encode(data.rows))
-    else:
-        stored = replace(file.matrix, columns=np.array([int(name) for name in schema.names]))
-    given, notes = _probabilities(stored, classes, kind, data)
+    given, notes = _probabilities(file.stored(schema), classes, kind, data)
     fitted, _ = file.fit(schema, given)
     return replace(fitted, notes=tuple(notes))
 
@@ -310,8 +314,6 @@ def fit_answers(
     >>> fitted.model.answers(new).select(["prediction", "reason"]).to_pydict()
     {'prediction': ['yes', 'yes', None], 'reason': [None, None, 'ambiguous; new category: says']}
     """
-    from demur.estimators import AnswerClassifier
-
     named = [answer] if isinstance(answer, str) else [*answer]
     file = TrainingFile.read(path, target, FitOptions(**options), answers=named)
     data = file.data
@@ -327,7 +329,9 @@ def fit_answers(
         (name for name in data.rows.column_names if name not in {*columns, target}), "it holds no answer or confidence"
     )
     fitted, _ = file.fit(Schema(tuple(kinds), target, aside), AnswerClassifier(confidence is not None))
-    return replace(fitted, notes=tuple(_notes_on_answers(data, said, confidence)))
+    curve = fitted.model.classifier.estimator_.curve_
+    notes = _notes_on_answers(data, said, confidence, curve)
+    return replace(fitted, notes=tuple(notes))
 
 
 def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collection[str | None]) -> list[str]:
@@ -345,8 +349,8 @@ def _columns_named(patterns: Sequence[str], data: LabelledTable, taken: Collecti
     return [name for name in data.rows.column_names if name in found]
 
 
-def _notes_on_answers(data: LabelledTable, said: Counter[str], confidence: str | None) -> list[str]:
-    """Return notes for the user: answers and labels that do not match, and empty cells."""
+def _notes_on_answers(data: LabelledTable, said: Counter[str], confidence: str | None, curve: Floats) -> list[str]:
+    """Return notes for the user: answers and labels that do not match, empty cells, confidences that are not used."""
     notes, strange = [], [text for text in said if label_of(text, data.classes) is None]
     if strange:
         times = sum(said[text] for text in strange)
@@ -355,6 +359,11 @@ def _notes_on_answers(data: LabelledTable, said: Counter[str], confidence: str |
         )
     if confidence is not None and (gaps := data.rows[confidence].null_count):
         notes.append(f"{gaps:,} rows have no confidence: one probability is estimated for all of them together.")
+    if confidence is not None and np.ptp(curve) < _FLAT:
+        notes.append(
+            f"answers with a higher {shown(confidence)} are not right more often in these rows, so it is not used; "
+            "if it is an uncertainty, such as an entropy, change its sign."
+        )
     return notes
 
 
@@ -362,17 +371,7 @@ def _probabilities(
     stored: StoredRows, classes: list[str], kind: str | None, data: LabelledTable
 ) -> tuple[Any, list[str]]:
     """Return the classifier that reads the numbers, and a note about their kind."""
-    from demur.estimators.precomputed_probabilities import (
-        PROBA_KINDS,
-        PrecomputedProbabilities,
-        StoredOutputs,
-        find_kind,
-        rounding_of,
-    )
-
     notes, tolerance, kinds, first = [], None, ", ".join(PROBA_KINDS), 0
-    if kind is not None and kind not in PROBA_KINDS:
-        raise InputError(f"there is no kind {kind!r} of numbers; choose one of {kinds}.")
     try:
         if kind is None:
             values = next(stored.chunks())[1]
@@ -384,7 +383,8 @@ def _probabilities(
             estimator.predict_proba(values)
     except InputError as error:
         problem = renumbered(str(error).rstrip("."), first)
-        raise TableError(f"{data.where}: {problem}; correct it, or give --proba-kind, one of {kinds}") from None
+        advice = f"correct it, give --proba-kind, one of {kinds}, or --all-classes for classes without a labelled row"
+        raise TableError(f"{data.where}: {problem}; {advice}") from None
     return StoredOutputs(estimator, stored), notes
 
 
@@ -447,8 +447,8 @@ def _affixes(names: Sequence[str], labels: Sequence[str], target: str) -> tuple[
     if not missing:
         return "", ""
     longest = max(labels, key=len)
-    parts = [name.split(longest, 1) for name in names if longest in name]
-    found = [(one[0], one[1]) for one in parts if all(f"{one[0]}{label}{one[1]}" in names for label in labels)]
+    parts = [name.partition(longest)[::2] for name in names if longest in name]
+    found = [(before, after) for before, after in parts if {f"{before}{label}{after}" for label in labels} <= {*names}]
     if not found:
         absent = [label for label in missing if not any(label in name for name in names)] or missing
         raise TableError(

@@ -20,6 +20,7 @@ from demur.columns.frames import TableError, as_table, check_columns, did_you_me
 from demur.columns.schema import DROPPED, LARGEST, Schema
 from demur.errors import InputError, MissingExtraError
 from demur.guarantees import RiskControl
+from demur.named_classes import label_of
 from demur.rules import CostMatrix, Rule
 from demur.tabular.array_files import StoredRows
 from demur.tabular.table_files import (
@@ -27,6 +28,7 @@ from demur.tabular.table_files import (
     Source,
     check_classes,
     class_texts,
+    label_text,
     label_type,
     open_table,
     read_labelled,
@@ -289,9 +291,11 @@ class TrainingFile:
         classes = list(getattr(given, "classes_", data.classes))
         train, held_out = self.split(replace(schema, notation=self.notation), classes, compared)
         groups = self.groups
-        started, of_train = time.perf_counter(), None if groups is None else groups[train]
-        more: ByName = {"given": given, "numbers": train if hasattr(given, "outputs") else None}
-        model = _fit_rows(data.take(train), spec, schema=known, groups=of_train, classes=classes, **more)
+        started, of_train = time.perf_counter(), _taken(groups, train)
+        numbers = train if hasattr(given, "outputs") else None
+        model = _fit_rows(
+            data.take(train), spec, schema=known, groups=of_train, classes=classes, given=given, numbers=numbers
+        )
         return FittedFile(self._of_file(model), held_out, self.where, time.perf_counter() - started), train
 
     def _of_file(self, model: "TableModel") -> "TableModel":
@@ -352,14 +356,19 @@ class TrainingFile:
             parts = hold_out_latest(times, compared, data.labels, spec.holdout, groups=groups)
         return parts.train, self._rows(parts.aside, schema) if len(parts.aside) else None
 
+    def stored(self, schema: Schema) -> StoredRows:
+        """Return the features of all rows, which are read when they are asked for if they are in a matrix."""
+        if self.matrix is None:
+            return StoredRows(schema.encode(self.data.rows))
+        return replace(self.matrix, columns=np.array([int(name) for name in schema.names]))
+
     def _rows(self, chosen: Ints, schema: Schema) -> pa.Table:
         """Return some of the rows, with the features of a matrix as columns."""
         table = self.data.rows.take(chosen)
         if self.matrix is None:
             return table
         values = np.empty((len(chosen), len(schema.names)), dtype=np.float32, order="F")
-        stored = replace(self.matrix, columns=np.array([int(name) for name in schema.names]))
-        for start, part in stored.chunks(of=chosen):
+        for start, part in self.stored(schema).chunks(of=chosen):
             values[start : start + len(part)] = part
         columns = dict(zip(schema.names, map(pa.array, values.T), strict=True))
         return pa.table({name: table[name] for name in table.column_names} | columns)
@@ -489,11 +498,13 @@ def _fit_rows(
 
     from demur.tabular.table_model import model_input, typical_rows
 
+    known = {*data.classes, *classes}
+    if (label := label_text(spec.out_of_scope)) is not None:
+        spec = replace(spec, out_of_scope=label_of(label, known) or label)
     if numbers is None:
         check_classes(data.labels[data.labels != spec.out_of_scope], data.target)
     words = check_model(spec.model) if given is None else f"calibration of given {given.kind}"
-    known = sorted({*data.classes, *classes} - {spec.out_of_scope})
-    rule = spec.rule_for(data, known)
+    rule = spec.rule_for(data, sorted(known - {spec.out_of_scope}))
     _check_groups(getattr(rule, "groups", None), len(data.labels))
 
     # Equal probabilities, votes above all, do not make one row a copy of another.
@@ -511,7 +522,7 @@ def _fit_rows(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ConvergenceWarning)  # calibration corrects for it
         if spec.experts:
-            fitted = training.fit_with_experts(spec.experts.answers(data.rows, known, where=data.name))
+            fitted = training.fit_with_experts(spec.experts.answers(data.rows, sorted(known), where=data.name))
         else:
             fitted = training.fit_with_rule(given)
     counts = Counter(data.labels[parts.train].tolist())
@@ -523,8 +534,8 @@ def _fit_rows(
         "classes": {name: counts[name] for name in fitted.classes.tolist()},
         "starved": getattr(getattr(fitted.classifier, "estimator_", None), "starved", None),
     }
-    if (label := spec.out_of_scope) is not None:
-        facts["out_of_scope"] = {"label": label, "rows": counts[label]}
+    if (outside := spec.out_of_scope) is not None:
+        facts["out_of_scope"] = {"label": outside, "rows": counts[outside]}
     kind, typical = writable_type(fitted.classes, label_type(data.rows[data.target], data.target)), None
     if given is None:
         typical = typical_rows(
@@ -759,7 +770,7 @@ def _notes(file: TrainingFile, fitted: FittedFile, compared: pa.Table, train: In
     if spec.group_split is None:
         equal = blocks_of(compared, data.labels).explain()
         notes += [] if equal is None else [equal]
-    label = spec.out_of_scope
+    label = getattr(fitted.model.classifier, "out_of_scope", None)
     if label is not None and label not in data.classes:
         notes.append(f"no row has the out-of-scope label {shown(label)}{did_you_mean(label, data.classes) or '.'}")
     for name, found in fitted.model.facts.get("answers", {}).items():

@@ -263,7 +263,7 @@ def refit_table(
         groups=repeated,
         keep=model.schema.names,
         text=[column.name for column in model.schema.columns if column.kind == "text"],
-        out_of_scope=model.facts.get("out_of_scope", {}).get("label"),
+        out_of_scope=getattr(model.classifier, "out_of_scope", None),
         out_of_scope_share=getattr(model.classifier, "out_of_scope_share", None),
         model=str(model.facts["model"]),
         cost=model.cost,

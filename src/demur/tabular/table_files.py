@@ -5,7 +5,6 @@ import csv
 import datetime as dt
 import io
 import itertools
-import json
 import lzma
 import os
 import re
@@ -13,7 +12,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Self, TypeAlias
@@ -39,6 +38,7 @@ from demur.columns.frames import (
 )
 from demur.columns.schema import Schema, as_type, kind_of_type
 from demur.errors import MissingExtraError
+from demur.named_classes import label_of
 from demur.tabular.array_files import StoredRows, array_table, arrays_of
 from demur.tabular.csv_files import CsvContent, column_of_text, replaced, stream_of
 
@@ -561,19 +561,15 @@ def read_labelled(
 
 
 def read_label(text: str | None, known: Collection[str]) -> str | None:
-    """Return a label as the class that it names: as it is, without spaces around, or read as a number or truth value.
+    """Return the class that a label names, as :func:`label_of`, or else the label without surrounding spaces.
 
     Examples
     --------
     >>> read_label(" TRUE", {"true"}), read_label("2.0", {"2"}), read_label("maybe ", {"true"})
     ('true', '2', 'maybe')
     """
-    if text is None:
-        return None
-    bare, value = text.strip(), None
-    with suppress(ValueError, RecursionError):
-        value = json.loads(bare.lower())
-    return next((one for one in (text, bare, label_text(value)) if one in known), bare)
+    found: str | None = label_of(text, known)
+    return text.strip() if found is None and text is not None else found
 
 
 _MOST_NUMBERS = 1000
@@ -724,13 +720,12 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
     --------
     >>> check_classes(np.array(["cat", "cat"]), "pet")
     Traceback (most recent call last):
-    demur.columns.frames.TableError: the target column 'pet' holds only one class, 'cat': give at least two
+    demur.columns.frames.TableError: the target column 'pet' holds only one class, 'cat': give at least two classes
     """
     classes = np.unique(labels)
     if len(classes) < 2:
-        raise TableError(
-            f"the target column {shown(target)} holds only one class, {shown(classes[0])}: give at least two"
-        )
+        found = f"only one class, {shown(classes[0])}" if len(classes) else "no row in scope"
+        raise TableError(f"the target column {shown(target)} holds {found}: give at least two classes")
     if len(classes) == len(labels) or (len(classes) > _MANY_CLASSES and 2 * len(classes) > len(labels)):
         raise TableError(
             f"the target column {shown(target)} holds {len(classes):,} different values in {len(labels):,} rows, such "
