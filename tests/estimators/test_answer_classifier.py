@@ -74,7 +74,7 @@ def test_probabilities_are_refused_by_a_model_of_log_probabilities():
     X[:2, 1] = [0.0, 1e-9]
     assert np.isfinite(model.predict_proba(X)).all()
     X[2, 1] = 0.9
-    with pytest.raises(InputError, match=r"row 3 has the confidence 0\.9, and no row of training has one above -0\.0"):
+    with pytest.raises(InputError, match=r"row 3 has the confidence 0\.9, but training confidences are at most -0\.0"):
         model.predict_proba(X)
     X[:, 1] = np.nan  # a model without confidences ignores them
     without = AnswerClassifier().fit(X, y)

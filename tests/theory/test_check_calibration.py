@@ -144,7 +144,7 @@ def test_the_report_has_all_parts():
     assert "Theorem 8" in proved
     searched = str(check_calibration("cs+hin", 3, 0.2))
     assert "a search, not a proof" in searched.splitlines()[0]
-    assert "Resolution: the search would miss" in searched
+    assert "A search refutes; it does not prove: a threshold misplaced by less than" in searched
 
 
 @pytest.mark.slow

@@ -239,12 +239,12 @@ def fit_proba(
     Examples
     --------
     >>> import io
-    >>> said = b"cat,dog,y\n" + b"-0.1,-2.5,cat\n-3.2,-0.05,dog\n-0.2,-1.9,dog\n" * 40
+    >>> said = b"cat,dog,y\n" + b"-0.1,-2.5,cat\n-3.2,-0.05,dog\n-0.1,-2.5,cat\n-0.1,-2.5,dog\n" * 40
     >>> fitted = fit_proba(io.BytesIO(said), "y")
     >>> fitted.model.facts["proba_kind"], fitted.model.schema.names
     ('log-probabilities', ('cat', 'dog'))
     >>> fitted.model.predict_proba(pa.table({"cat": [-0.1], "dog": [-2.5]})).round(2)
-    array([[0.77, 0.23]])
+    array([[0.68, 0.32]])
     """
     file = TrainingFile.read(path, target, FitOptions(**options), outputs=True)
     data, spec = file.data, file.spec

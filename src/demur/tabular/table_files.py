@@ -5,6 +5,7 @@ import csv
 import datetime as dt
 import io
 import itertools
+import json
 import lzma
 import os
 import re
@@ -12,7 +13,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Self, TypeAlias
@@ -38,7 +39,6 @@ from demur.columns.frames import (
 )
 from demur.columns.schema import Schema, as_type, kind_of_type
 from demur.errors import MissingExtraError
-from demur.named_classes import label_of
 from demur.tabular.array_files import StoredRows, array_table, arrays_of
 from demur.tabular.csv_files import CsvContent, column_of_text, replaced, stream_of
 
@@ -561,15 +561,19 @@ def read_labelled(
 
 
 def read_label(text: str | None, known: Collection[str]) -> str | None:
-    """Return the class that a label names, as :func:`label_of`, or else the label without surrounding spaces.
+    """Return the class that a label names: as it is, without spaces around it, or read as a number or boolean.
 
     Examples
     --------
     >>> read_label(" TRUE", {"true"}), read_label("2.0", {"2"}), read_label("maybe ", {"true"})
     ('true', '2', 'maybe')
     """
-    found: str | None = label_of(text, known)
-    return text.strip() if found is None and text is not None else found
+    if text is None:
+        return None
+    bare, value = text.strip(), None
+    with suppress(ValueError, RecursionError):
+        value = json.loads(bare.lower())
+    return next((one for one in (text, bare, label_text(value)) if one in known), bare)
 
 
 _MOST_NUMBERS = 1000

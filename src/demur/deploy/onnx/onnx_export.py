@@ -405,7 +405,11 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     session = runtime.InferenceSession(content, options)
     names = [output.name for output in session.get_outputs()]
     given = onnx_inputs(model, rows) | ({} if cost is None else {"cost": np.array(float(cost))})
-    model = replace(model, novelty=None) if isinstance(model, TableModel) else copy(model).set_params(novelty=None)
+    if isinstance(model, TableModel):
+        model = replace(model, novelty=None)
+    else:
+        model = copy(model).set_params(novelty=None)
+        model.rule_novelty_ = None  # the graph decides by the rule alone
     decision, classes, off = model.decide(rows, cost), class_values(model), 0.0
     label, reject, confidence, *rest = session.run(names, given)
     is_close = np.abs(decision.acceptance) <= TOLERANCE
