@@ -62,6 +62,10 @@ class MarginFunction(ABC):
     kernel: ClassVar[str | None] = None
     """The name of phi in the GPU program (``training/fused_kernels.py``), None if the program does not have it."""
 
+    def __init_subclass__(cls) -> None:
+        if "__call__" in vars(cls) and "slope" not in vars(cls):  # a formula of the slope is that of another function
+            cls.slope = MarginFunction.slope  # type: ignore[method-assign]
+
     @abstractmethod
     def __call__(self, z: Tensor) -> Tensor:
         """Return phi(z), elementwise."""

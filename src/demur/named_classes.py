@@ -1,6 +1,6 @@
 """Names that users, files and messages use: a registry of classes by their names, and labels by their spelling."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
@@ -21,21 +21,6 @@ def suggestion(name: object, names: Iterable[str]) -> str:
     """
     close = get_close_matches(str(name), names, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
-
-
-def label_of(answer: Any, labels: Collection[Any]) -> Any:
-    """Return the label that an answer names, or None.
-
-    Examples
-    --------
-    >>> [label_of(answer, ["1", "true"]) for answer in ("1.0", " True", "maybe", None)]
-    ['1', 'true', None, None]
-    """
-    variants = [answer]
-    if isinstance(answer, str):
-        text = answer.strip()
-        variants += [text, text.lower(), text.removesuffix(".0")]
-    return next((one for one in variants if one in labels), None)
 
 
 class NamedClasses(Generic[T]):

@@ -219,7 +219,7 @@ def _busy_seconds() -> float:
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
-    """Show a bar on standard error, and yield a function that advances it and may describe the current step.
+    """Show a bar on a terminal, and yield a function that advances it and may describe the current step.
 
     If the total is not known, the bar shows the number of steps and their speed.
     """
@@ -228,6 +228,7 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
 
     text = "{task.description}" if total is not None else "{task.completed:,} {task.description}"
     columns = (TextColumn(text), BarColumn(), TaskProgressColumn(show_speed=True), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=total)
         yield lambda steps, now=None: bar.update(task, advance=steps, description=f"{what} {now}" if now else None)

@@ -298,6 +298,22 @@ def test_the_gradient_of_the_scores_is_that_of_autograd(name, shape):
     assert torch.allclose(loss.score_gradient(scores, y, 0.2, weight), expected, rtol=1e-10, atol=1e-12)
 
 
+def test_a_changed_formula_has_the_gradient_of_its_own():
+    class Shifted(Logistic):
+        def __call__(self, z):
+            return super().__call__(z - 1)
+
+    class Doubled(AdditivePairwise):
+        def forward(self, scores, y, cost):
+            return 2 * super().forward(scores, y, cost)
+
+    _, scores, y = random_scores("apc+log", (7,))
+    weight = torch.rand(7, dtype=torch.float64)
+    for loss in (AdditivePairwise(Shifted(), beta=1.0), Doubled(beta=1.0)):
+        expected = Trainable.score_gradient(loss, scores, y, 0.2, weight)
+        assert torch.allclose(loss.score_gradient(scores, y, 0.2, weight), expected)
+
+
 @pytest.mark.parametrize("kind", [AdditivePairwise, MultiplicativePairwise])
 def test_a_margin_function_may_return_what_it_was_given(kind):
     @dataclass(frozen=True)

@@ -65,9 +65,6 @@ def run() -> None:
             said = f"{error.filename or 'output'}: {error.strerror}."
         notes.print(f"demur: {one_line(said)}", markup=False)
         sys.exit(getattr(error, "exit_code", 2))
-    except MemoryError:
-        notes.print("demur: there is not enough memory: give fewer rows at once, or a smaller model.")
-        sys.exit(2)
 
 
 def main() -> None:

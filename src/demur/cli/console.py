@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -70,11 +69,6 @@ def print_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str
     for row in rows:
         table.add_row(*map(Text, row))
     console.print(table)
-
-
-def is_watched() -> bool:
-    """Return whether standard error is a terminal, so that a progress bar makes sense."""
-    return sys.stderr.isatty()
 
 
 def check_new_model(path: Path, force: bool) -> None:

@@ -13,7 +13,6 @@ from demur.cli.console import (
     before_refit,
     check_free,
     check_new_model,
-    is_watched,
     note,
     print_evaluation,
     print_fit,
@@ -297,7 +296,7 @@ def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:
         "rule": rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta"))),
         "refit": not given["no_refit"],
         "time_budget": given["time_budget"] or None,
-        "verbose": is_watched(),
+        "verbose": True,
         "experts": read_expert_options(given["expert"]) or None,
         "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
     }

@@ -1,14 +1,13 @@
 """``demur predict``: decisions for new rows."""
 
 import sys
-from contextlib import nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 
-from demur.cli.console import console, is_watched, load_table_model, notes
+from demur.cli.console import console, load_table_model, notes
 from demur.cli.options import (
     COMPUTING,
     DECISION,
@@ -100,7 +99,7 @@ def predict(
         dayfirst=dayfirst,
     )
     fitted = load_table_model(model, cascades=True)
-    with progress_bar("rows", None) if is_watched() else nullcontext(lambda steps: None) as progress:
+    with progress_bar("rows", None) as progress:
         total = decide_file(
             fitted, data, out, options, overwrite=force, spreadsheet_safe=spreadsheet_safe, progress=progress
         )

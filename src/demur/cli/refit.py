@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.console import check_new_model, is_watched, load_table_model, print_json, say, share
+from demur.cli.console import check_new_model, load_table_model, print_json, say, share
 from demur.cli.options import DATA, AsJson, Delimiter, Force, ModelFolder, OutFolder, TimeBudget
 
 
@@ -36,7 +36,7 @@ def refit(
     tables = [
         read_labelled(name, fitted.schema, classes, delimiter=delimiter, strict=False) for name in (data, reviewed)
     ]
-    found = refit_table(fitted, *tables, audit=audit, time_budget=time_budget or None, verbose=is_watched())
+    found = refit_table(fitted, *tables, audit=audit, time_budget=time_budget or None, verbose=True)
     save(found.model, out, overwrite=force)
     if as_json:
         counts = {"trained": found.n_trained, "declined": found.n_declined, "audited": found.n_audited}

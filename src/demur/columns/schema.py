@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,22 @@ def kind_of_type(type_: pa.DataType) -> Kind | None:
     if pa.types.is_dictionary(type_):
         return "category" if kind_of_type(type_.value_type) else None
     return next((kind for kind, tests in _TESTS.items() if any(test(type_) for test in tests)), None)
+
+
+def label_of(answer: Any, labels: Collection[Any], *, any_case: bool = True) -> Any:
+    """Return the label that an answer names, or None; booleans may be written in any case.
+
+    Examples
+    --------
+    >>> [label_of(answer, ["1", "true"]) for answer in ("1.0", " True", "maybe", None)]
+    ['1', 'true', None, None]
+    """
+    variants = [answer]
+    if isinstance(answer, str):
+        text = answer.strip()
+        lower = text.lower()
+        variants += [text, lower if any_case or lower in ("true", "false") else text, text.removesuffix(".0")]
+    return next((one for one in variants if one in labels), None)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -123,10 +123,6 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
     >>> bool(model.decide([[0.0, 2.0]], prices={"nurse": 0.6}).reject[0])  # too dear: answer with a coin toss
     False
     """
-
-    __metadata_request__fit: ClassVar = {"answers": True, "groups": True}
-    __metadata_request__predict: ClassVar = {"answers": True}
-    __metadata_request__score: ClassVar = {"answers": True}
 
     loss: Any = "decoupled"
     experts: Any = None

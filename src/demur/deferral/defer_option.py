@@ -1,7 +1,7 @@
 """DeferOption: any classifier, with experts who can be asked instead."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -110,10 +110,6 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
     >>> model.fit(X[:, :2], y, answers=np.column_stack([nurse, y])).route(X[[0, 70, 77], :2])
     array(['model', 'consultant', 'consultant'], dtype='<U10')
     """
-
-    __metadata_request__fit: ClassVar = {"answers": True, "groups": True}
-    __metadata_request__predict: ClassVar = {"answers": True}
-    __metadata_request__score: ClassVar = {"answers": True}
 
     estimator: Estimator
     experts: Any

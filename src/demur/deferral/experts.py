@@ -309,6 +309,10 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         Label that ``predict`` returns if the expert to ask has not answered the row yet.
     """
 
+    __metadata_request__fit: ClassVar = {"answers": True, "groups": True}
+    __metadata_request__predict: ClassVar = {"answers": True}
+    __metadata_request__score: ClassVar = {"answers": True}
+
     experts: Any
     experts_: dict[str, Expert]
     classes_: AnyArray

@@ -10,9 +10,9 @@ from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import Features, Floats, Ints, Mask
+from demur.columns.schema import label_of
 from demur.errors import InputError
 from demur.estimators.base import ProbabilityClassifier, check_two_classes, checked_labels
-from demur.named_classes import label_of
 
 _SEGMENTS = 20
 """Maximum number of knots of the curve: quantiles of the confidences."""

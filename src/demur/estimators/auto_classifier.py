@@ -1,6 +1,5 @@
 """AutoClassifier: several models, cross-fitted and blended, as a strong default for tables."""
 
-import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import entr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_random_state, validate_data
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] # it has no types
@@ -313,7 +313,7 @@ class AutoClassifier(ProbabilityClassifier):
         task = Task(
             len(matrix), encoding.categorical, seed, self.n_jobs, int(np.bincount(codes).min()), encoding.n_other
         )
-        bar = progress_bar("training", 100 * len(wanted)) if self.verbose and sys.stderr.isatty() else None
+        bar = progress_bar("training", 100 * len(wanted)) if self.verbose else None
         # OpenMP threads spin while they wait: two on a core that another process uses can take forty times as long.
         threads = ThreadpoolController().limit(limits=1)
         with bar or nullcontext() as advance, threads, warnings.catch_warnings():
@@ -476,9 +476,8 @@ def warn_if_uninformative(proba: FloatArray, y: Ints, weight: Floats | None) -> 
     the held-out log loss 1.2 is higher than that of the class frequencies, 0.693
     """
     log_loss = -np.average(np.log(np.maximum(proba[np.arange(len(y)), y], 1e-12)), weights=weight)
-    frequency = np.bincount(y, weight) / (len(y) if weight is None else weight.sum())
-    known = frequency[frequency > 0]
-    entropy = -(known * np.log(known)).sum()
+    counts = np.bincount(y, weight)
+    entropy = entr(counts / counts.sum()).sum()
     if len(y) * (log_loss - 1.1 * entropy) > 10:
         warnings.warn(
             f"the held-out log loss {log_loss:.3g} is higher than that of the class frequencies, {entropy:.3g}; try "

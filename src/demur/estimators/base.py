@@ -1,6 +1,5 @@
 """Base classes of the estimators, checks of their input, probabilities, out-of-distribution rows."""
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
@@ -273,7 +272,7 @@ def checked_examples(
     """
     weight = np.ones(len(X)) if weight is None else weight
     more = np.empty((len(X), 0)) if more is None else more
-    keys = np.column_stack([X + 0.0, y, more, weight])  # + 0.0: -0.0 is 0.0
+    keys = np.ascontiguousarray(np.column_stack([X + 0.0, y, more, weight]))  # + 0.0: -0.0 is 0.0
     order = np.argsort(keys.view(np.dtype((np.void, keys.itemsize * keys.shape[1]))).ravel(), kind="stable")
     order = order[weight[order] > 0]
     if groups is not None:
@@ -369,7 +368,7 @@ class TrainsNetworks:
         return folds_of(min(_FOLDS, self.n_members or _FOLDS), examples.X, examples.y, blocks=examples.blocks)
 
     def _progress(self, total: int) -> Any:
-        return progress_bar("training", total) if self.verbose and sys.stderr.isatty() else nullcontext()
+        return progress_bar("training", total) if self.verbose else nullcontext()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc] # the class beside this one is scikit-learn's
@@ -404,8 +403,6 @@ def proba_of(estimator: Estimator, X: Features, classes: AnyArray, scale: float 
             f"{method} of {name} has the shape {proba.shape} for {len(own)} classes; it must have a column for each "
             "(in SVC, set decision_function_shape='ovr')."
         )
-    if np.array_equal(own, classes):
-        return proba
     if len(unknown := np.setdiff1d(own, classes)):
         raise InputError(f"{name} knows the classes {unknown.tolist()}, which y lacks; wrap it in FrozenEstimator.")
     return aligned(proba, own, classes)

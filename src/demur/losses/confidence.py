@@ -16,7 +16,6 @@ from demur.losses.loss import (
     check_inverse_link,
     one_versus_all,
     score_of_label,
-    signs_of_label,
     weighted_one_versus_all,
 )
 from demur.losses.registry import register
@@ -60,10 +59,8 @@ class CrossEntropy(ConfidenceLoss):
         return -score_of_label(torch.log_softmax(scores, -1), y)
 
     def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
-        # unlike softmax, these operations do not copy the scores into another memory layout
-        gradient = (scores - scores.amax(-1, keepdim=True)).exp_()
-        gradient.mul_((weight / gradient.sum(-1)).unsqueeze(-1))
-        return gradient.scatter_add_(-1, y.unsqueeze(-1), -weight.expand(y.shape).unsqueeze(-1))
+        weight = weight.unsqueeze(-1)
+        return (torch.softmax(scores, -1) * weight).scatter_add_(-1, y.unsqueeze(-1), -weight)
 
     def bound_facts(self) -> BoundFacts:
         def on_range(radius: float, n_classes: int) -> tuple[float, float]:
@@ -108,10 +105,6 @@ class OneVsAll(ConfidenceLoss):
 
     def forward(self, scores: Tensor, y: Tensor, cost: Hyper) -> Tensor:
         return one_versus_all(self.phi, scores, y)
-
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper | None, weight: Tensor) -> Tensor:
-        signs = signs_of_label(scores, y)
-        return self.phi.slope(signs * scores) * (signs * weight.unsqueeze(-1))
 
     def expected(self, scores: Tensor, weights: Tensor, cost: Hyper | None) -> Tensor:
         others = weights.sum(-1, keepdim=True) - weights

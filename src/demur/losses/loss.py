@@ -97,6 +97,10 @@ class Trainable(ABC):
         wide = scores.unsqueeze(-2).expand(*scores.shape[:-1], n_classes, scores.shape[-1])
         return (weights * self.forward(wide, labels, over_classes(cost))).sum(-1)
 
+    def __init_subclass__(cls) -> None:
+        if "forward" in vars(cls) and "score_gradient" not in vars(cls):  # a formula is that of another loss
+            cls.score_gradient = Trainable.score_gradient  # type: ignore[method-assign]
+
     def score_gradient(self, scores: Tensor, y: Tensor, cost: CostLike, weight: Tensor) -> Tensor:
         """Return the gradient of ``sum(weight * forward(scores, y, cost))`` with respect to the scores.
 

@@ -105,7 +105,3 @@ class LossModule(nn.Module):
         else:
             values = self._trained.forward(scores, labels, cost) * weight
         return torch.where(known, values, 0.0), weight.sum()
-
-    def extra_repr(self) -> str:
-        """Return the loss and the reduction, for ``print``."""
-        return f"{self.loss.name}, reduction={self.reduction!r}, class_dim={self.class_dim}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import log
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from demur.errors import InputError
 from demur.lazy_torch import Tensor, torch
@@ -52,6 +52,8 @@ class PairwiseLoss(RejectorLoss):
 
     has_rejector = True
     slope_decides = True
+    _slopes: ClassVar[Callable[..., Any]]
+    """From scores and y to the slopes of the pairs, and that of their sum in -alpha r; None if it is their sum."""
     closed_forms: ClassVar[Mapping[tuple[str, str], Callable[[str, int, Hyper], Hyper]]] = {}
     """beta / alpha by side, number of classes and cost, for each known pair of names of phi and psi."""
     ranges: ClassVar = {"alpha": "(0, inf)", "beta": "(0, inf)"}
@@ -147,17 +149,16 @@ class PairwiseLoss(RejectorLoss):
     def _rejecting(self, r: Tensor, n_classes: int, cost: Hyper) -> Tensor:
         return cost * self.psi_or_phi(self.beta_value(n_classes, cost) * r)
 
-    def _rejecting_slope(self, r: Tensor, n_classes: int, cost: Hyper) -> Tensor:
-        beta = self.beta_value(n_classes, cost)
-        return cost * beta * self.psi_or_phi.slope(beta * r)
-
-
-def _class_gradient(out: Tensor, slopes: Tensor, y: Tensor) -> Tensor:
-    """Write into ``out`` the gradient in g of functions of g_y - g_y' with these slopes, and return their sum."""
-    own = y.unsqueeze(-1)
-    total = slopes.scatter_(-1, own, 0.0).sum(-1)
-    torch.neg(slopes, out=out).scatter_add_(-1, own, total.unsqueeze(-1))
-    return total
+    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
+        r, own, outer = scores[..., -1], y.unsqueeze(-1), weight * self.alpha
+        slopes, of_r = self._slopes(scores, y)
+        slopes = (slopes * outer.unsqueeze(-1)).scatter_(-1, own, 0.0)
+        total, beta = slopes.sum(-1), self.beta_value(slopes.shape[-1], cost)
+        gradient = torch.empty_like(scores)
+        torch.neg(slopes, out=gradient[..., :-1]).scatter_add_(-1, own, total.unsqueeze(-1))
+        rejecting = cost * beta * self.psi_or_phi.slope(beta * r) * weight
+        gradient[..., -1] = rejecting - (total if of_r is None else of_r * outer)
+        return gradient
 
 
 def _without_own(pairs: Tensor, y: Tensor) -> Tensor:
@@ -219,6 +220,7 @@ class AdditivePairwise(PairwiseLoss):
 
     equation = "Eq. 8, Corollary 5"
     proof = PairwiseLoss.proof
+    score_gradient = PairwiseLoss.score_gradient
     closed_forms: ClassVar = {("exp", "exp"): _exponential_ratio, ("log", "log"): _additive_logistic_ratio}
 
     kernel = "apc"
@@ -239,12 +241,8 @@ class AdditivePairwise(PairwiseLoss):
         pairs = _without_own(self.phi(self._arguments(scores, y, shift=r)), y)
         return pairs.sum(-1) + self._rejecting(r, pairs.shape[-1], cost)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
-        r, gradient = scores[..., -1], torch.empty_like(scores)
-        slopes = self.phi.slope(self._arguments(scores, y, shift=r)) * (weight * self.alpha).unsqueeze(-1)
-        total = _class_gradient(gradient[..., :-1], slopes, y)
-        gradient[..., -1] = self._rejecting_slope(r, slopes.shape[-1], cost) * weight - total
-        return gradient
+    def _slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        return self.phi.slope(self._arguments(scores, y, shift=scores[..., -1])), None
 
 
 @register({"phi": Logistic()}, {"phi": Exponential()})
@@ -273,6 +271,7 @@ class MultiplicativePairwise(PairwiseLoss):
 
     equation = "Eq. 7, Corollary 5"
     proof = PairwiseLoss.proof
+    score_gradient = PairwiseLoss.score_gradient
     closed_forms: ClassVar = {
         ("exp", "exp"): _exponential_ratio,
         ("log", "log"): _multiplicative_logistic_ratio,
@@ -297,11 +296,7 @@ class MultiplicativePairwise(PairwiseLoss):
         answering = pairs.sum(-1) * self.psi_or_phi(-self.alpha * r)
         return answering + self._rejecting(r, pairs.shape[-1], cost)
 
-    def score_gradient(self, scores: Tensor, y: Tensor, cost: Hyper, weight: Tensor) -> Tensor:
-        r, gradient = scores[..., -1], torch.empty_like(scores)
-        at, outer, arguments = -self.alpha * r, weight * self.alpha, self._arguments(scores, y)
-        slopes = self.phi.slope(arguments) * (outer * self.psi_or_phi(at)).unsqueeze(-1)
-        _class_gradient(gradient[..., :-1], slopes, y)
-        answering = _without_own(self.phi(arguments), y).sum(-1) * outer * self.psi_or_phi.slope(at)
-        gradient[..., -1] = self._rejecting_slope(r, slopes.shape[-1], cost) * weight - answering
-        return gradient
+    def _slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor | None]:
+        at, arguments = -self.alpha * scores[..., -1], self._arguments(scores, y)
+        of_r = _without_own(self.phi(arguments), y).sum(-1) * self.psi_or_phi.slope(at)
+        return self.phi.slope(arguments) * self.psi_or_phi(at).unsqueeze(-1), of_r

@@ -14,7 +14,7 @@ from sklearn.frozen import FrozenEstimator
 
 from demur.array_types import AnyArray, Estimator, Floats
 from demur.columns.frames import TableError, as_table, check_columns, listed, shown
-from demur.columns.schema import Column, Schema, kind_of_type
+from demur.columns.schema import Column, Schema, kind_of_type, label_of
 from demur.errors import InputError, InputTypeError, UserError
 from demur.estimators import AutoClassifier, RejectOption
 from demur.estimators.answer_classifier import AnswerClassifier
@@ -27,7 +27,6 @@ from demur.estimators.precomputed_probabilities import (
     rounding_of,
 )
 from demur.estimators.torch_classifier import TrainedNetwork
-from demur.named_classes import label_of
 from demur.rules import Rule
 from demur.tabular.array_files import StoredRows
 from demur.tabular.fitting import FitOptions, FittedFile, TrainingFile

@@ -17,10 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from demur.array_types import AnyArray, ByName, Features, Floats, Ints, Mask, Objects
 from demur.columns.frames import TableError, as_table, check_columns, did_you_mean, listed, shown
-from demur.columns.schema import DROPPED, LARGEST, Schema
+from demur.columns.schema import DROPPED, LARGEST, Schema, label_of
 from demur.errors import InputError, MissingExtraError
 from demur.guarantees import RiskControl
-from demur.named_classes import label_of
 from demur.rules import CostMatrix, Rule
 from demur.tabular.array_files import StoredRows
 from demur.tabular.table_files import (

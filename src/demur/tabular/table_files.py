@@ -5,7 +5,6 @@ import csv
 import datetime as dt
 import io
 import itertools
-import json
 import lzma
 import os
 import re
@@ -13,7 +12,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Self, TypeAlias
@@ -37,7 +36,7 @@ from demur.columns.frames import (
     plain_table,
     shown,
 )
-from demur.columns.schema import Schema, as_type, kind_of_type
+from demur.columns.schema import Schema, as_type, kind_of_type, label_of
 from demur.errors import MissingExtraError
 from demur.tabular.array_files import StoredRows, array_table, arrays_of
 from demur.tabular.csv_files import CsvContent, column_of_text, replaced, stream_of
@@ -568,12 +567,7 @@ def read_label(text: str | None, known: Collection[str]) -> str | None:
     >>> read_label(" TRUE", {"true"}), read_label("2.0", {"2"}), read_label("maybe ", {"true"})
     ('true', '2', 'maybe')
     """
-    if text is None:
-        return None
-    bare, value = text.strip(), None
-    with suppress(ValueError, RecursionError):
-        value = json.loads(bare.lower())
-    return next((one for one in (text, bare, label_text(value)) if one in known), bare)
+    return text and (label_of(text, known, any_case=False) or text.strip())
 
 
 _MOST_NUMBERS = 1000

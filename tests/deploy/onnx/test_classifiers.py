@@ -223,7 +223,7 @@ def test_every_candidate_of_auto_agrees(name, monkeypatch):
     for calibration in ("temperature", "isotonic"):
         model = RejectOption(FrozenEstimator(auto), calibration=calibration).fit(X, y)
         # networks compute in single precision, and steep parts of an isotonic curve multiply their rounding errors
-        tolerance = 1e-4 if calibration == "isotonic" and "nn" in name else TOLERANCE
+        tolerance = 1e-3 if calibration == "isotonic" and "nn" in name else TOLERANCE
         assert_agrees(model, new, tolerance, costs=(0.4,))
 
 
