@@ -59,8 +59,10 @@ def run() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
-    except (UserError, OSError) as error:
+    except (UserError, OSError, MemoryError) as error:
         said = str(error)
+        if isinstance(error, MemoryError):
+            said = "there is not enough memory: give fewer rows at once, or a smaller model."
         if isinstance(error, OSError) and error.strerror:
             said = f"{error.filename or 'output'}: {error.strerror}."
         notes.print(f"demur: {one_line(said)}", markup=False)

@@ -297,7 +297,7 @@ def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:
         "refit": not given["no_refit"],
         "time_budget": given["time_budget"] or None,
         "verbose": True,
-        "experts": read_expert_options(given["expert"]) or None,
+        "experts": given["expert"] and read_expert_options(given["expert"]),
         "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
     }
     if given["cost_matrix"] is not None:
