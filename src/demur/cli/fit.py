@@ -284,7 +284,7 @@ def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:
     fields = given.keys() & FitOptions.__dataclass_fields__.keys()
     options = {name: given[name] for name in (*fields, *_OWN_OPTIONS[fitting])}
     options |= {name: given[name] or () for name in ("keep", "drop", "text")}
-    limits = read_limits(given["capacity"])
+    limits = given["capacity"] and read_limits(given["capacity"])
     calibration = given["calibration"] or "auto"
     options |= {
         "model": given["model"] or "auto",
@@ -298,7 +298,7 @@ def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:
         "time_budget": given["time_budget"] or None,
         "verbose": True,
         "experts": given["expert"] and read_expert_options(given["expert"]),
-        "capacity": {name: limit for name, limit in limits.items() if limit is not None} or None,
+        "capacity": limits and {name: limit for name, limit in limits.items() if limit is not None},
     }
     if given["cost_matrix"] is not None:
         options["rule"] = partial(read_cost_matrix, given["cost_matrix"])

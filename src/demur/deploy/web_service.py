@@ -138,8 +138,11 @@ def create_app(
     _add_probes(app, stopping)
     app.openapi().setdefault("components", {}).setdefault("schemas", {}).update(types)
     _add_pages(app, model, report, keyed)
-    names = [_host_pattern(name) for name in (*_OWN_HOSTS, *allowed_hosts)]
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False)
+    app.add_middleware(
+        TrustedHostMiddleware,
+        allowed_hosts=[_host_pattern(name) for name in (*_OWN_HOSTS, *allowed_hosts)],
+        www_redirect=False,
+    )
     app.add_middleware(RequestLog, metrics=answerer.metrics)  # the outermost, so that it sees what the others refuse
     return app
 
