@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from demur import Chow, CostMatrix, Coverage, RejectOption, RiskControl, Threshold
 from demur.errors import InputError, InputTypeError
 from demur.estimators import PrecomputedProbabilities
+from demur.estimators.base import proba_of
 from demur.metrics import zero_one_c_risk, zero_one_c_scorer
 
 X, Y = load_iris(return_X_y=True)
@@ -101,6 +102,19 @@ def test_classifiers_without_predict_proba(estimator, n_classes):
     proba = model.predict_proba(X[kept])
     assert proba.sum(1) == pytest.approx(1)
     assert -model.score(X[kept], Y[kept]) < 0.1
+
+
+def test_scores_that_a_classifier_keeps_are_not_changed():
+    class Stored:
+        classes_ = np.array([0, 1])
+        scores = np.array([10.0, -20.0])
+
+        def decision_function(self, X):
+            return self.scores
+
+    found = proba_of(Stored(), np.zeros((2, 1)), np.array([0, 1]), scale=10.0)
+    assert np.allclose(found[:, 1], 1 / (1 + np.exp([-1.0, 2.0])))
+    assert np.array_equal(Stored.scores, [10.0, -20.0])
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

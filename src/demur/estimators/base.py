@@ -396,8 +396,7 @@ def proba_of(estimator: Estimator, X: Features, classes: AnyArray, scale: float 
         )
     own, proba = np.asarray(estimator.classes_), np.asarray(getattr(estimator, method)(X), dtype=np.float64)
     if method == "decision_function":
-        proba /= scale
-        proba = softmax(proba, axis=1) if proba.ndim > 1 else np.column_stack([expit(-proba), expit(proba)])
+        proba = softmax(proba / scale, axis=1) if proba.ndim > 1 else expit(np.outer(proba / scale, [-1, 1]))
     if proba.shape[1:] != own.shape:
         raise InputError(
             f"{method} of {name} has the shape {proba.shape} for {len(own)} classes; it must have a column for each "
