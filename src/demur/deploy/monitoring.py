@@ -359,7 +359,7 @@ class RiskBets(_Bets):
     def rows_until(self, log_capital: float, risk: float) -> int | None:
         """Return the median number of further rows until the capital is so high, in simulated audits of this risk.
 
-        From the 100th row on they are looked at where a block ends. None if the median is above 10,000.
+        From the 100th row on, an alarm is only looked for at the end of a block. None if the median is above 10,000.
         """
         audits, rng = deepcopy(self), np.random.default_rng(0)
         high = np.zeros(_AUDITS, dtype=bool)

@@ -124,7 +124,7 @@ def create_app(
         version=__version__,
         description="A classifier that declines to answer where declining costs less than a likely mistake.",
         openapi_url=None,  # it names the columns, and so needs the key
-        redirect_slashes=False,  # the address in a redirect has no TLS, and clients would send the key there
+        redirect_slashes=False,  # behind a TLS proxy the redirect would be to an http address
         exception_handlers={AnyHTTPException: _refuse, InputError: _refuse},
     )
     keyed = [Depends(_key_check(api_keys))] if api_keys else []

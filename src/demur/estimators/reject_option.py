@@ -216,8 +216,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
     fitted_rule_ : Rule or None
         The rule that was fitted, None if the rule needs no fitting.
     score_scale_ : float
-        What the scores of ``decision_function`` are divided by before they become probabilities, where the estimator
-        has no ``predict_proba``.
+        Divisor of the scores of ``decision_function``; 1 for an estimator with ``predict_proba``.
     out_of_fold_ : pair of arrays, or None
         Out-of-fold confidences and errors of training rows, from which a guarantee predicts its threshold.
     class_prior_ : array of shape (n_classes,)
