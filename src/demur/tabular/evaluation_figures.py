@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from demur.array_types import AnyArray, ByName, Floats, Ints, Mask
+from demur.array_types import AnyArray, ByName, Floats, Ints, Mask, Prices
 from demur.guarantees import Coverage, RiskControl
 from demur.metrics import Interval, mean_interval, proportion_interval, risk_interval
 from demur.rules import Rule
@@ -620,7 +620,7 @@ class ExpertEvaluation:
     expected: Floats
     model_right: Mask
     expert_right: Floats
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Prices = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:

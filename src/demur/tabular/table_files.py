@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +21,13 @@ from zipfile import BadZipFile
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from demur.array_types import AnyArray, ByName, Ints, Objects
+from demur.array_types import AnyArray, ByName, Ints, Names, Objects, Texts
 from demur.columns.frames import (
     TableError,
     TableWarning,
+    Types,
     Values,
     as_table,
     check_columns,
@@ -109,7 +110,7 @@ class TableReader:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def read(self, labels: Collection[str] = ()) -> pa.Table:
+    def read(self, labels: Names = ()) -> pa.Table:
         """Return the whole table, with types that fit all rows; labels are not read as numbers with a unit."""
         table = self._content.read(labels)
         if not table.num_rows:
@@ -121,7 +122,7 @@ class TableReader:
         types = {name: kind for name, kind in self.columns.items() if not name.isdigit()}
         return pa.Table.from_batches(list(self.chunks(types))) if types else pa.table({})
 
-    def chunks(self, columns: Mapping[str, pa.DataType], rows: int = 65_536) -> Iterator[pa.RecordBatch]:
+    def chunks(self, columns: Types, rows: int = 65_536) -> Iterator[pa.RecordBatch]:
         """Return the table in chunks, in bounded memory.
 
         Parameters
@@ -139,7 +140,7 @@ class TableReader:
         return (chunk for chunk, _ in self.chunks_and_copies(columns, (), rows))
 
     def chunks_and_copies(
-        self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int = 65_536
+        self, columns: Types, copied: Names, rows: int = 65_536
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Return chunks as :meth:`chunks` does, each with unchanged copies of some columns.
 
@@ -170,11 +171,20 @@ class ArrowContent:
         Returns the record batches, given the columns to read and the largest number of rows of each.
     matrix : StoredRows, optional
         The columns 0, 1, 2, ... as they are stored in a NumPy file.
+    dates : collection of str
+        Columns of text that holds dates, which may also be read as text.
     """
 
     delimiter = None
 
-    def __init__(self, name: str, schema: pa.Schema, batches: _Batches, matrix: StoredRows | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        batches: _Batches,
+        matrix: StoredRows | None = None,
+        dates: Names = (),
+    ) -> None:
         check_names(tuple(schema.names), name)
         for field in schema:
             getattr(field.type, "tz", None)  # raises an error if the file is damaged there
@@ -182,13 +192,17 @@ class ArrowContent:
         self._stored = {name: plain_table(empty.select([name])).column_names for name in schema.names}
         self._schema = plain_table(empty).schema
         self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in self._schema}
-        self.name, self._batches, self.matrix = name, batches, matrix
+        self.columns |= dict.fromkeys(dates)
+        self.name, self._batches, self.matrix, self._dates = name, batches, matrix, dates
         self.notation: ByName = {}
 
-    def read(self, _: Collection[str] = ()) -> pa.Table:
-        """Return all rows."""
+    def read(self, labels: Names = ()) -> pa.Table:
+        """Return all rows; labels that look like dates stay text."""
         with _explained(self.name, "table"):
-            return pa.Table.from_batches(self._validated(self._schema.names, 1 << 20), self._schema)
+            table = pa.Table.from_batches(self._validated(self._schema.names, 1 << 20), self._schema)
+        for name in set(self._dates) - set(labels):
+            table = replaced(table, name, column_of_text(table[name]))
+        return table
 
     def _validated(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         """Return the batches after a check of their offsets and texts, which Arrow does not check when it reads."""
@@ -198,9 +212,7 @@ class ArrowContent:
             chosen.validate(full=True)
             yield plain_table(chosen).select(names)
 
-    def chunks(
-        self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
-    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    def chunks(self, columns: Types, copied: Names, rows: int) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Return record batches with the columns as the types, each with the copied columns as they are."""
         with _explained(self.name, "table"):
             for batch in self._validated(list(dict.fromkeys((*columns, *copied))), rows):
@@ -242,8 +254,18 @@ def _arrays(stream: BinaryIO, name: str) -> ArrowContent:
 def _json_lines(stream: BinaryIO, name: str) -> ArrowContent:
     import pyarrow.json as pajson
 
-    table = pajson.read_json(stream, pajson.ReadOptions(block_size=_AT_ONCE))
-    return ArrowContent(name, table.schema, lambda names, rows: iter(table.select(names).to_batches(rows)))
+    content, options = pa.BufferReader(stream.read()), pajson.ReadOptions(block_size=_AT_ONCE)
+    table = pajson.read_json(content, options)
+    dates = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
+    if dates:  # Arrow adds a time to them: read as text again
+        content.seek(0)
+        text = pa.schema([(one, pa.string()) for one in dates])
+        table = pajson.read_json(content, options, pajson.ParseOptions(explicit_schema=text)).select(table.column_names)
+
+    def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        return iter(table.select(names).to_batches(rows))
+
+    return ArrowContent(name, table.schema, batches, dates=dates)
 
 
 def _workbook(stream: BinaryIO, name: str, notation: Mapping[str, Any]) -> CsvContent:
@@ -256,7 +278,8 @@ def _workbook(stream: BinaryIO, name: str, notation: Mapping[str, Any]) -> CsvCo
         ) from None
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(stream.read()))
-        rows = [row for row in book.get_sheet_by_index(0).to_python() if any(value != "" for value in row)]
+        cells = book.get_sheet_by_index(0).to_python()
+        rows = [row for row in cells if len(row) == 1 or any(value != "" for value in row)]
     except Exception as error:  # the library has exceptions of its own
         raise TableError(f"{name} cannot be read as a workbook ({error}): unpack it, or save it as CSV") from error
     if len(book.sheet_names) > 1:
@@ -500,11 +523,11 @@ def read_labels(source: Source, target: str, n_rows: int) -> pa.Table:
 def read_labelled(
     source: Source,
     schema: Schema,
-    classes: Collection[str],
+    classes: Names,
     *,
     delimiter: str | None = None,
     strict: bool = True,
-    allowed: Collection[str] = (),
+    allowed: Names = (),
     labels: Source | None = None,
     **notation: Any,
 ) -> pa.Table:
@@ -559,7 +582,7 @@ def read_labelled(
     return replaced(table, target, pa.array([read_label(label, known) for label in chosen], pa.string()))
 
 
-def read_label(text: str | None, known: Collection[str]) -> str | None:
+def read_label(text: str | None, known: Names) -> str | None:
     """Return the class that a label names: as it is, without spaces around it, or read as a number or boolean.
 
     Examples
@@ -672,7 +695,7 @@ class LabelledTable:
     """
 
     rows: pa.Table
-    labels: NDArray[np.str_]
+    labels: Texts
     numbers: Ints
     target: str
     name: str = "the table"
@@ -711,7 +734,7 @@ class LabelledTable:
         return replace(self, rows=rows, labels=self.labels[chosen], numbers=self.numbers[chosen])
 
 
-def check_classes(labels: NDArray[np.str_], target: str) -> None:
+def check_classes(labels: Texts, target: str) -> None:
     """Refuse labels that no classifier can be fitted on: one class only, or nearly all different.
 
     Examples
