@@ -323,3 +323,14 @@ def test_a_date_without_its_time_zone_is_named_in_the_message():
     rows = io.BytesIO(b"d;n\n2024-01-01T10:00:00;1\n")
     with pytest.raises(TableError, match=r"holds '2024-01-01T10:00:00', which is not a date with a time zone"):
         list(open_chunks(rows, columns={"d": pa.timestamp("us", "UTC")}))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("lines", [["1", "", "2"], ["", "1"], ["1", "", ""], ["1", '""', "2"]])
+def test_an_empty_line_of_a_single_column_is_a_row(lines, end):
+    wanted = [float(line) if line.isdigit() else None for line in lines]
+    file = end.join(["x", *lines]).encode() + end.encode()
+    assert read_table(io.BytesIO(file))["x"].to_pylist() == wanted
+    assert [*open_chunks(io.BytesIO(file), columns={"x": pa.float64()})][0]["x"].to_pylist() == wanted
+    if lines[-1]:
+        assert read_table(io.BytesIO(file.rstrip())).num_rows == len(lines)

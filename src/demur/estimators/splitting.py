@@ -448,8 +448,8 @@ def _draw_representative(blocks: Blocks, y: AnyArray, share: float, rng: Any, at
     """Draw rows of rare classes as often as others, unless nothing could then be trained or evaluated."""
     for rare in (_RARE, 0):
         chosen = _draw(blocks, y, share, rng, at_least=at_least, rare=rare)
-        known = np.unique(y[~chosen])
-        if len(known) > min(2, len(np.unique(y)) - 1) and np.isin(y[chosen], known).any():
+        left, n_classes = y[~chosen], len(np.unique(y))
+        if _can_train(left) and len(np.unique(left)) >= min(3, n_classes) and np.isin(y[chosen], left).any():
             break
     return chosen
 

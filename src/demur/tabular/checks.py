@@ -366,7 +366,7 @@ _CHECKS = (
         "DM014",
         "warning",
         "Labels that the model does not know",
-        "Correct the labels, or fit again with rows of these classes.",
+        "Correct the labels if they are wrong, or fit with more rows of these classes.",
         _unknown_labels,
     ),
     Check(
