@@ -629,8 +629,8 @@ def class_texts(column: Values) -> Objects:
 
     Examples
     --------
-    >>> class_texts(pa.chunked_array([[3.0, None, 2.5]])).tolist()
-    ['3', None, '2.5']
+    >>> class_texts(pa.chunked_array([[3.0, None, 2.1]], pa.float32())).tolist()
+    ['3', None, '2.1']
     """
     return np.array([label_text(value) for value in _plain(column).to_pylist()], dtype=object)
 
@@ -756,9 +756,11 @@ def check_classes(labels: Texts, target: str) -> None:
 
 
 def _plain(column: Values) -> Values:
-    """Decode dictionaries, and remove nanoseconds, which Python's dates do not have."""
+    """Decode dictionaries, and remove nanoseconds, which Python's dates do not have, and the noise of single floats."""
     column = decoded(column)
     kind = column.type
+    if pa.types.is_float32(kind):  # 0.1 would be 0.10000000149011612
+        return column.cast(pa.string()).cast(pa.float64())
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return column.cast(pa.timestamp("us", kind.tz), safe=False)
     return column
