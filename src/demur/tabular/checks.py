@@ -240,7 +240,7 @@ def _unknown_labels(result: "Evaluation") -> str:
 
 def _nothing_answered(result: "Evaluation") -> str:
     none = result.asking is None and not result.counts.n_answered
-    return f"The model declines all of {counted(result.n_rows, 'row', 'rows')}." if none else ""
+    return f"The model answers 0 of {counted(result.n_rows, 'row', 'rows')}." if none else ""
 
 
 @dataclass(frozen=True)

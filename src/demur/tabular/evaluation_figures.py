@@ -129,7 +129,7 @@ FIGURES = {
     "system_risk": Figure("System risk", "cost per row: prices, mistakes"),
     "system_accuracy": Figure("System accuracy", "correct final answers", percent),
     "mean_cost": Figure("Mean cost", "cost per row by the cost matrix"),
-    "risk": Figure("Risk", "0-1-c: cost per row"),
+    "risk": Figure("Risk", "cost per row (0-1-c)"),
     "coverage": Figure("Coverage", "rows answered", percent),
     "accepted_accuracy": Figure("Accepted accuracy", "correct among the answers", percent),
     "risk_if_all_answered": Figure("Error rate", "wrong if all were answered"),
