@@ -331,6 +331,6 @@ def test_an_empty_line_of_a_single_column_is_a_row(lines, end):
     wanted = [float(line) if line.isdigit() else None for line in lines]
     file = end.join(["x", *lines]).encode() + end.encode()
     assert read_table(io.BytesIO(file))["x"].to_pylist() == wanted
-    assert [*open_chunks(io.BytesIO(file), columns={"x": pa.float64()})][0]["x"].to_pylist() == wanted
+    assert next(open_chunks(io.BytesIO(file), columns={"x": pa.float64()}))["x"].to_pylist() == wanted
     if lines[-1]:
         assert read_table(io.BytesIO(file.rstrip())).num_rows == len(lines)

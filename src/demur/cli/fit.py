@@ -1,6 +1,6 @@
 """``demur fit``: from a table to a model with a reject option."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from demur.array_types import AnyMapping
 from demur.cli.console import (
     about,
     before_refit,
@@ -38,6 +39,7 @@ from demur.cli.options import (
     Labels,
     MaxRisk,
     OutFolder,
+    Repeatable,
     Report,
     TimeBudget,
     panel,
@@ -90,10 +92,10 @@ Proba = Annotated[str | None, DATA(help="Table of class probabilities.")]
 ProbaKind = Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")]
 AllClasses = Annotated[bool, DATA("--all-classes", help="Include classes without rows.")]
 Answers = Annotated[str | None, DATA(help="Table of stored answers.")]
-Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Answer column or 'sample_*'.")]
+Answer = Annotated[Repeatable, DATA(metavar="COLUMN", help="Answer column or 'sample_*'.")]
 Confidence = Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences.")]
-Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column that must be used.")]
-Text = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of text.", show_default="detected")]
+Keep = Annotated[Repeatable, DATA(metavar="COLUMN", help="Column that must be used.")]
+Text = Annotated[Repeatable, DATA(metavar="COLUMN", help="Column of text.", show_default="detected")]
 OutOfScope = Annotated[str | None, DATA(metavar="LABEL", help="Label of out-of-scope rows.")]
 OutOfScopeShare = Annotated[
     float | None,
@@ -114,10 +116,10 @@ GuaranteeShare = Annotated[
 ]
 RiskGroup = Annotated[str | None, DECISION(help="Guarantee each group of this column.")]
 CostTable = Annotated[Path | None, DECISION(help="Table of costs, instead of --cost.")]
-Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, and price.")]
-Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Maximum rows, or share, for an expert.")]
+Experts = Annotated[Repeatable, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, and price.")]
+Limits = Annotated[Repeatable, EXPERTS(metavar="NAME=LIMIT", help="Maximum rows, or share, for an expert.")]
 Calls = Annotated[str | None, CASCADE(help="Table of stored calls.")]
-Services = Annotated[list[str] | None, CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Columns of one service.")]
+Services = Annotated[Repeatable, CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Columns of one service.")]
 Human = Annotated[float | None, CASCADE(help="Price of asking a person.")]
 Mistake = Annotated[float | None, CASCADE(help="Cost of a wrong answer.")]
 Budget = Annotated[float | None, CASCADE(help="Mean amount to spend per row.")]
@@ -198,7 +200,7 @@ def fit(
     _fit(dict(locals()))
 
 
-def _fit(given: Mapping[str, Any]) -> None:
+def _fit(given: AnyMapping) -> None:
     """Fit, evaluate and write a model, and print the evaluation."""
     _check(given)
     fitting = next((one for one in ("calls", "answers", "proba") if given[one] is not None), "data")
@@ -245,7 +247,7 @@ def _dask_workers(scheduler: str | None) -> Iterator[None]:
         yield
 
 
-def _check(given: Mapping[str, Any]) -> None:
+def _check(given: AnyMapping) -> None:
     """Refuse options that cannot be used together, before any file is read."""
     flags = {name: "DATA" if name == "data" else f"--{name.replace('_', '-')}" for name in given}
     for name, others in _EXCLUDES.items():
@@ -277,7 +279,7 @@ def _check(given: Mapping[str, Any]) -> None:
         check_free(given["report"], "--report", given["force"], *inputs)
 
 
-def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:
+def _options(given: AnyMapping, fitting: str) -> dict[str, Any]:
     """Return the arguments of the fitting function: fields of ``FitOptions`` and additional ones."""
     from demur.tabular.fitting import FitOptions, read_cost_matrix
 
@@ -334,7 +336,7 @@ def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, 
     return None if max_risk is None else RiskControl(max_risk, 0.05 if delta is None else delta)
 
 
-def _save(fitted: "FittedFile", data: str, given: Mapping[str, Any]) -> "Evaluation | CallsEvaluation | None":
+def _save(fitted: "FittedFile", data: str, given: AnyMapping) -> "Evaluation | CallsEvaluation | None":
     """Evaluate the model, and write it and, if requested, a report."""
     from demur.deploy import Reference, save
     from demur.tabular import Evaluation, write_report

@@ -20,6 +20,7 @@ from demur.cli.options import (
     ModelFolder,
     OtherCost,
     Prices,
+    Repeatable,
     read_limits,
     read_prices,
 )
@@ -41,12 +42,12 @@ def predict(
     ] = None,
     price: Prices = None,
     capacity: Annotated[
-        list[str] | None,
+        Repeatable,
         DECISION(metavar="NAME=LIMIT", help="Maximum number or share of rows for an expert; none for no limit."),
     ] = None,
     proba: Annotated[bool, OUTPUT("--proba", help="Write class probabilities, as proba:<class>.")] = False,
     why: Annotated[bool, OUTPUT("--why", help="Write the columns that explain declined rows, as because.")] = False,
-    keep: Annotated[list[str] | None, OUTPUT(metavar="COLUMN", help="Column to copy to the output.")] = None,
+    keep: Annotated[Repeatable, OUTPUT(metavar="COLUMN", help="Column to copy to the output.")] = None,
     keep_all: Annotated[bool, OUTPUT("--keep-all", help="Copy all columns to the output.")] = False,
     spreadsheet_safe: Annotated[
         bool, OUTPUT("--spreadsheet-safe", help="Put an apostrophe in front of cells that look like formulas.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demur.cli.console import note, print_table, say
-from demur.cli.options import COMPUTING, DATA, OUTPUT, panel
+from demur.cli.options import COMPUTING, DATA, OUTPUT, Repeatable, panel
 from demur.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ EXPERIMENT = panel("Experiment")
 Which = Annotated[str, typer.Argument(help="synthetic, benchmark, all (these two) or modern (every loss).")]
 Quick = Annotated[bool, EXPERIMENT("--quick", help="Short run; missing data sets are replaced by synthetic ones.")]
 Protocol = Annotated[str, EXPERIMENT(help="ours, or published (closest to the paper's printed results).")]
-Settings = Annotated[list[str] | None, EXPERIMENT("--set", help="Setting of the protocol as NAME=VALUE (repeatable).")]
+Settings = Annotated[Repeatable, EXPERIMENT("--set", help="Setting of the protocol as NAME=VALUE (repeatable).")]
 Problems = Annotated[str, EXPERIMENT(help="Run only these data sets or sizes: a,b,...")]
 Methods = Annotated[str, EXPERIMENT(help="Run only these methods: a,b,... Any loss, or file.py:Class.")]
 Data = Annotated[str | None, DATA(help="Folder with the data sets.", show_default="DEMUR_DATA, or downloaded")]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from demur.cli.console import load_table_model, note, notes, say, share
-from demur.cli.options import OUTPUT, ModelFolder, panel
+from demur.cli.options import OUTPUT, ModelFolder, Repeatable, panel
 from demur.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def serve(
     max_rows: Annotated[int, ACCESS(min=1, help="Maximum number of rows in a request.")] = 10_000,
     max_bytes: Annotated[int, ACCESS(min=1, help="Maximum size of a request in bytes.")] = 5_000_000,
     allow_host: Annotated[
-        list[str] | None, ACCESS(help="Host name that clients may use, e.g. behind a proxy; * for any.")
+        Repeatable, ACCESS(help="Host name that clients may use, e.g. behind a proxy; * for any.")
     ] = None,
     api_key_file: Annotated[Path | None, ACCESS(help="File of API keys, one per line; or set DEMUR_API_KEY.")] = None,
     report: Annotated[

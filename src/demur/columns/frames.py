@@ -1,7 +1,7 @@
 """Data frames, arrays and lists of rows as Arrow tables, and the error for tables that cannot be read."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
@@ -20,6 +20,7 @@ Values: TypeAlias = pa.Array | pa.ChunkedArray
 """A column in memory, with one chunk or several."""
 
 Rows: TypeAlias = pa.Table | pa.RecordBatch
+Batches: TypeAlias = Iterator[pa.RecordBatch]
 Types: TypeAlias = Mapping[str, pa.DataType]
 """The type to read each column with."""
 

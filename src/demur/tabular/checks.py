@@ -11,14 +11,7 @@ from demur.array_types import Floats
 from demur.columns.frames import listed
 from demur.errors import InputError
 from demur.metrics import Interval, proportion_interval
-from demur.tabular.evaluation_figures import (
-    counted,
-    matrix_words,
-    mean_of,
-    per_hundred,
-    percent,
-    rows_needed,
-)
+from demur.tabular.evaluation_figures import counted, matrix_words, mean_of, per_hundred, percent, rows_needed
 
 if TYPE_CHECKING:
     from demur.tabular.evaluation import Evaluation

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from demur.array_types import ByName, Names
-from demur.columns.frames import Rows, TableError, TableWarning, Types, Values, check_names, listed, shown
+from demur.columns.frames import Batches, Rows, TableError, TableWarning, Types, Values, check_names, listed, shown
 from demur.columns.schema import kind_of_type, no_such_value
 
 Numbers: TypeAlias = tuple[str, str, str, str]
@@ -202,7 +202,7 @@ class CsvContent:
         plain = pc.replace_substring(found, thousands, "") if thousands else found
         return pc.cast(pc.replace_substring(plain, decimal, "."), pa.float64())
 
-    def _batches(self, types: Types) -> Iterator[pa.RecordBatch]:
+    def _batches(self, types: Types) -> Batches:
         """Return record batches with the columns in ``types``, without the empty row at the end."""
         names = list(self.columns)
         # A quoted field that is never closed can only be the last one of its row.

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from demur.array_types import AnyArray, ByName, FilePath, Prices
-from demur.columns.frames import TableError, check_columns
+from demur.columns.frames import Batches, TableError, check_columns
 from demur.deferral import Capacity
 from demur.rules import Decision
 from demur.tabular.review_queue import rows_to_review, savings
@@ -211,7 +211,7 @@ def _checked(model: TableModel, reader: TableReader, options: DecideOptions) -> 
 
 def _decided(
     model: TableModel, reader: TableReader, kept: list[str], options: DecideOptions, plan: Mapping[str, AnyArray]
-) -> Iterator[pa.RecordBatch]:
+) -> Batches:
     """Return the columns to write, chunk by chunk."""
     said = {name: reader.columns[name] or pa.string() for name in model.experts.owners if name in reader.columns}
 

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from demur.array_types import AnyArray, ByName, Ints, Names, Objects, Texts
 from demur.columns.frames import (
+    Batches,
     TableError,
     TableWarning,
     Types,
@@ -45,7 +46,7 @@ from demur.tabular.csv_files import CsvContent, column_of_text, replaced, stream
 Source: TypeAlias = str | os.PathLike[str] | IO[bytes]
 """A path, ``"-"`` for standard input, or a binary stream."""
 
-_Batches: TypeAlias = Callable[[list[str], int], Iterator[pa.RecordBatch]]
+_ReadBatches: TypeAlias = Callable[[list[str], int], Batches]
 
 _HEAD = 1 << 16
 _AT_ONCE = 1 << 23  # the largest number of cells in a chunk
@@ -122,7 +123,7 @@ class TableReader:
         types = {name: kind for name, kind in self.columns.items() if not name.isdigit()}
         return pa.Table.from_batches(list(self.chunks(types))) if types else pa.table({})
 
-    def chunks(self, columns: Types, rows: int = 65_536) -> Iterator[pa.RecordBatch]:
+    def chunks(self, columns: Types, rows: int = 65_536) -> Batches:
         """Return the table in chunks, in bounded memory.
 
         Parameters
@@ -181,7 +182,7 @@ class ArrowContent:
         self,
         name: str,
         schema: pa.Schema,
-        batches: _Batches,
+        batches: _ReadBatches,
         matrix: StoredRows | None = None,
         dates: Names = (),
     ) -> None:
@@ -204,7 +205,7 @@ class ArrowContent:
             table = replaced(table, name, column_of_text(table[name]))
         return table
 
-    def _validated(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def _validated(self, names: list[str], rows: int) -> Batches:
         """Return the batches after a check of their offsets and texts, which Arrow does not check when it reads."""
         stored = [name for name, columns in self._stored.items() if not set(columns).isdisjoint(names)]
         for batch in self._batches(stored, rows):
@@ -230,7 +231,7 @@ def _parquet(stream: BinaryIO, name: str) -> ArrowContent:
 
     file = pq.ParquetFile(_seekable(stream))
 
-    def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(names: list[str], rows: int) -> Batches:
         for group in range(file.num_row_groups):  # over several groups Arrow keeps all that it has read
             yield from file.iter_batches(rows, [group], columns=names)
 
@@ -262,7 +263,7 @@ def _json_lines(stream: BinaryIO, name: str) -> ArrowContent:
         text = pa.schema([(one, pa.string()) for one in dates])
         table = pajson.read_json(content, options, pajson.ParseOptions(explicit_schema=text)).select(table.column_names)
 
-    def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(names: list[str], rows: int) -> Batches:
         return iter(table.select(names).to_batches(rows))
 
     return ArrowContent(name, table.schema, batches, dates=dates)
@@ -398,7 +399,7 @@ def _parquet_folder(folder: Path) -> ArrowContent:
             problem = f"{path.name} and {paths[0].name} in {name} have different columns"
             raise TableError(f"{problem} ({listed(sorted(different))}): give a folder whose files have the same")
 
-    def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(names: list[str], rows: int) -> Batches:
         options = {"schema": schema, "columns": names, "batch_size": rows, "batch_readahead": 1}
         return itertools.chain.from_iterable(one.to_batches(**options) for one in files.get_fragments())
 
