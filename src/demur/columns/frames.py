@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -218,6 +220,9 @@ def _column(values: Any) -> Values:
             return plain_array(column)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         pass
+    if all(isinstance(value, Real) and not isinstance(value, bool) for value in values if value is not None):
+        with suppress(OverflowError):  # numbers that Arrow does not have, such as 2**70 and long doubles
+            return pa.array(np.array(list(values), dtype=np.float64), from_pandas=True)
     missing = ("None", "nan", "<NA>", "NaT")
     there = (None if not isinstance(value, str) and str(value) in missing else str(value) for value in values)
     return pa.array(list(there), pa.string())

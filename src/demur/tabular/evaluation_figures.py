@@ -175,13 +175,13 @@ def rows_needed(difference: Interval, n_rows: int) -> str:
     Examples
     --------
     >>> rows_needed(Interval(0.01, -0.01, 0.03, 0.95), 100)
-    ' A difference of this size would take about 400 rows.'
+    ' To show a difference of this size takes about 400 rows.'
     """
     found = difference.estimate
     if not found:
         return ""
     needed = n_rows * ((found - (difference.low if found > 0 else difference.high)) / found) ** 2
-    return f" A difference of this size would take about {float(f'{needed:.2g}'):,.0f} rows."
+    return f" To show a difference of this size takes about {float(f'{needed:.2g}'):,.0f} rows."
 
 
 def json_ready(value: Any) -> Any:
