@@ -284,24 +284,22 @@ def _options(given: AnyMapping, fitting: str) -> dict[str, Any]:
     from demur.tabular.fitting import FitOptions, read_cost_matrix
 
     fields = given.keys() & FitOptions.__dataclass_fields__.keys()
-    options = {name: given[name] for name in (*fields, *_OWN_OPTIONS[fitting])}
-    options |= {name: given[name] or () for name in ("keep", "drop", "text")}
-    limits = given["capacity"] and read_limits(given["capacity"])
-    calibration = given["calibration"] or "auto"
+    options = {name: given[name] for name in (*fields, *_OWN_OPTIONS[fitting]) if given[name] is not None}
     options |= {
-        "model": given["model"] or "auto",
         "units": not given["no_units"],
         "novelty": _novelty_rate(given["novelty"]),
-        "calibration": None if calibration == "none" else calibration,
-        "cost": 0.2 if given["cost"] is None else given["cost"],
-        "guarantee_share": given["guarantee_share"] or "auto",
         "rule": rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta"))),
         "refit": not given["no_refit"],
         "time_budget": given["time_budget"] or None,
         "verbose": True,
-        "experts": given["expert"] and read_expert_options(given["expert"]),
-        "capacity": limits and {name: limit for name, limit in limits.items() if limit is not None},
     }
+    if given["calibration"] == "none":
+        options["calibration"] = None
+    if given["expert"]:
+        options["experts"] = read_expert_options(given["expert"])
+    if given["capacity"]:
+        limits = read_limits(given["capacity"])
+        options["capacity"] = {name: limit for name, limit in limits.items() if limit is not None}
     if given["cost_matrix"] is not None:
         options["rule"] = partial(read_cost_matrix, given["cost_matrix"])
     if fitting == "calls":
