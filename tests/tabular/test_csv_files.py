@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from demur.columns import Schema, TableError, TableWarning
 from demur.tabular import csv_files, open_table, read_labelled, read_table
 from demur.tabular.csv_files import decimal_of, order_of_dates
+from demur.tabular.table_files import read_labels
 
 
 def table_of(text, **options):
@@ -334,3 +335,8 @@ def test_an_empty_line_of_a_single_column_is_a_row(lines, end):
     assert next(open_chunks(io.BytesIO(file), columns={"x": pa.float64()}))["x"].to_pylist() == wanted
     if lines[-1]:
         assert read_table(io.BytesIO(file.rstrip())).num_rows == len(lines)
+
+
+def test_empty_lines_in_a_file_of_labels_are_rows_but_not_at_its_end():
+    labels = read_labels(io.BytesIO(b"y\ncat\n\ndog\n\n\n"), "pet", 3)
+    assert labels["pet"].to_pylist() == ["cat", None, "dog"]

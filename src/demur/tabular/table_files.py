@@ -514,6 +514,8 @@ def read_labels(source: Source, target: str, n_rows: int) -> pa.Table:
     if table.num_columns == 1:
         table = table.rename_columns([target])
     check_columns([target], table.column_names, name, " with the labels (or give --labels)")
+    if table.num_columns == 1 and table.slice(n_rows)[target].null_count == table.num_rows - n_rows:
+        table = table.slice(0, n_rows)  # without empty lines at the end
     if table.num_rows != n_rows:
         raise TableError(
             f"{name} has {table.num_rows:,} labels for {n_rows:,} rows: give one for each row, and a header in CSV"
