@@ -39,6 +39,7 @@ class ExpertColumns:
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> table = pa.table({"nurse says": ["yes", None, "no "], "y": ["yes", "no", "no"]})
     >>> experts = ExpertColumns.of({"nurse": ("nurse says", 0.05)}, {"nurse": 40}, table.column_names)
     >>> experts
@@ -155,6 +156,7 @@ def read_answers(column: Values, known: Names) -> Objects:
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> read_answers(pa.array(["yes", " no ", "perhaps", "n/a"]), ["yes", "no"]).tolist()
     ['yes', 'no', 'perhaps', None]
     """
