@@ -172,20 +172,11 @@ class ArrowContent:
         Returns the record batches, given the columns to read and the largest number of rows of each.
     matrix : StoredRows, optional
         The columns 0, 1, 2, ... as they are stored in a NumPy file.
-    dates : collection of str
-        Columns of text that holds dates, which may also be read as text.
     """
 
     delimiter = None
 
-    def __init__(
-        self,
-        name: str,
-        schema: pa.Schema,
-        batches: _ReadBatches,
-        matrix: StoredRows | None = None,
-        dates: Names = (),
-    ) -> None:
+    def __init__(self, name: str, schema: pa.Schema, batches: _ReadBatches, matrix: StoredRows | None = None) -> None:
         check_names(tuple(schema.names), name)
         for field in schema:
             getattr(field.type, "tz", None)  # raises an error if the file is damaged there
@@ -193,16 +184,16 @@ class ArrowContent:
         self._stored = {name: plain_table(empty.select([name])).column_names for name in schema.names}
         self._schema = plain_table(empty).schema
         self.columns: dict[str, pa.DataType | None] = {field.name: field.type for field in self._schema}
-        self.columns |= dict.fromkeys(dates)
-        self.name, self._batches, self.matrix, self._dates = name, batches, matrix, dates
+        self.name, self._batches, self.matrix = name, batches, matrix
         self.notation: ByName = {}
 
     def read(self, labels: Names = ()) -> pa.Table:
-        """Return all rows; labels that look like dates stay text."""
+        """Return all rows; columns without a type become dates, except for labels."""
         with _explained(self.name, "table"):
             table = pa.Table.from_batches(self._validated(self._schema.names, 1 << 20), self._schema)
-        for name in set(self._dates) - set(labels):
-            table = replaced(table, name, column_of_text(table[name]))
+        for name, kind in self.columns.items():
+            if kind is None and name not in labels:
+                table = replaced(table, name, column_of_text(table[name]))
         return table
 
     def _validated(self, names: list[str], rows: int) -> Batches:
@@ -255,18 +246,16 @@ def _arrays(stream: BinaryIO, name: str) -> ArrowContent:
 def _json_lines(stream: BinaryIO, name: str) -> ArrowContent:
     import pyarrow.json as pajson
 
-    content, options = pa.BufferReader(stream.read()), pajson.ReadOptions(block_size=_AT_ONCE)
-    table = pajson.read_json(content, options)
+    data, options = pa.BufferReader(stream.read()), pajson.ReadOptions(block_size=_AT_ONCE)
+    table = pajson.read_json(data, options)
     dates = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
     if dates:  # Arrow adds a time to them: read as text again
-        content.seek(0)
+        data.seek(0)
         text = pa.schema([(one, pa.string()) for one in dates])
-        table = pajson.read_json(content, options, pajson.ParseOptions(explicit_schema=text)).select(table.column_names)
-
-    def batches(names: list[str], rows: int) -> Batches:
-        return iter(table.select(names).to_batches(rows))
-
-    return ArrowContent(name, table.schema, batches, dates=dates)
+        table = pajson.read_json(data, options, pajson.ParseOptions(explicit_schema=text)).select(table.column_names)
+    content = ArrowContent(name, table.schema, lambda names, rows: iter(table.select(names).to_batches(rows)))
+    content.columns |= dict.fromkeys(dates)
+    return content
 
 
 def _workbook(stream: BinaryIO, name: str, notation: Mapping[str, Any]) -> CsvContent:
