@@ -38,6 +38,8 @@ _ENOUGH_DIFFERENT = 50
 
 _RARE = 10
 """Of a class with more rows, at least one is left to train on with a probability of 99.9 %, if half are set aside."""
+_RARE_IF_HELD_OUT = 3
+"""The same for a fifth of the rows, with a probability of 99 %."""
 
 
 class EqualRowsWarning(UserWarning):
@@ -269,7 +271,7 @@ def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
     else:
         # A rule must not be fitted on copies of training rows.
         drawn = blocks if blocks.suspects is None else Blocks(blocks.suspects, blocks.equal_rows)
-        chosen = _draw_representative(drawn, y, share, np.random.RandomState(0), at_least=1)
+        chosen = _draw_representative(drawn, y, share, np.random.RandomState(0), at_least=1, rare=_RARE)
         train, aside = rows[~chosen], rows[chosen]
     aside = blocks.without_copies(aside)
     return Partition(train, aside, blocks.copies(aside, train))
@@ -295,9 +297,9 @@ def share_for_rule(rule: Any, n_rows: int, *, frozen: bool = False) -> float:
 def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:
     """Hold out rows that are representative of new rows, also those of rare classes.
 
-    The same share of each class is drawn; classes with fewer than 10 rows or blocks are drawn together, so that all
-    rows of one may be held out. ``aside`` is empty if too few rows would be left for training, and has one row of each
-    block of a copied table.
+    The same share of each class is drawn; classes with one or two rows or blocks are drawn together, so that all rows
+    of one may be held out. ``aside`` is empty if too few rows would be left for training, and has one row of each block
+    of a copied table.
 
     Parameters
     ----------
@@ -316,7 +318,8 @@ def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None
     """
     blocks = blocks_of(X, y, groups)
     at_least = int(groups is not None and share > 0)
-    chosen = _draw_representative(blocks, y, share, np.random.default_rng(seed), at_least)
+    rng = np.random.default_rng(seed)
+    chosen = _draw_representative(blocks, y, share, rng, at_least=at_least, rare=_RARE_IF_HELD_OUT)
     if not _can_train(y[~chosen]):
         chosen[:] = False
     rows = np.arange(len(y))
@@ -444,10 +447,10 @@ def _numbered_folds(n_folds: int, y: AnyArray, blocks: Blocks) -> list[Fold]:
     return [(np.flatnonzero(of_row != number), np.flatnonzero(of_row == number)) for number in range(n_folds)]
 
 
-def _draw_representative(blocks: Blocks, y: AnyArray, share: float, rng: Any, at_least: int) -> Mask:
+def _draw_representative(blocks: Blocks, y: AnyArray, share: float, rng: Any, *, at_least: int, rare: int) -> Mask:
     """Draw rows of rare classes as often as others, unless nothing could then be trained or evaluated."""
-    for rare in (_RARE, 0):
-        chosen = _draw(blocks, y, share, rng, at_least=at_least, rare=rare)
+    for fewest in (rare, 0):
+        chosen = _draw(blocks, y, share, rng, at_least=at_least, rare=fewest)
         left, n_classes = y[~chosen], len(np.unique(y))
         if _can_train(left) and len(np.unique(left)) >= min(3, n_classes) and np.isin(y[chosen], left).any():
             break
