@@ -86,7 +86,6 @@ _OWN_OPTIONS: dict[str, tuple[str, ...]] = {
 }
 """Options of one fitting function that are not fields of ``FitOptions``."""
 
-Answer = Annotated[Repeatable, DATA(metavar="COLUMN", help="Answer column or 'sample_*'.")]
 OutOfScopeShare = Annotated[
     float | None,
     DECISION(help="Expected share of out-of-scope rows.", show_default="0.1 for text", callback=share(zero=True)),
@@ -121,7 +120,7 @@ def fit(
     proba_kind: Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")] = None,
     all_classes: Annotated[bool, DATA("--all-classes", help="Include classes without rows.")] = False,
     answers: Annotated[str | None, DATA(help="Table of stored answers.")] = None,
-    answer: Answer = None,
+    answer: Annotated[Repeatable, DATA(metavar="COLUMN", help="Answer column or 'sample_*'.")] = None,
     confidence: Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences.")] = None,
     model: Model = None,
     preset: Annotated[str, MODEL(help="fast, default or best.")] = "default",

@@ -18,7 +18,6 @@ ALARMS = panel("Alarms")
 
 EXIT_ALARM = 3
 
-State = Annotated[Path, OUTPUT(help="State file; created by the first call.")]
 Reviewed = Annotated[bool, DATA("--reviewed", help="DATA holds reviewed rows: declined or audited, with labels.")]
 ToReview = Annotated[Path | None, OUTPUT(help="Table to write: declined rows and a random audit, to be labelled.")]
 ReferenceRows = Annotated[
@@ -50,7 +49,7 @@ Audit = Annotated[
 def monitor(
     model: ModelFolder,
     data: Annotated[str, typer.Argument(help="Table of new rows in order of arrival, or - for stdin.")],
-    state: State,
+    state: Annotated[Path, OUTPUT(help="State file; created by the first call.")],
     reviewed: Reviewed = False,
     reference: ReferenceRows = None,
     allow_extra: AllowExtra = False,

@@ -222,7 +222,7 @@ def _column(values: Any) -> Values:
         pass
     if all(isinstance(value, Real) and not isinstance(value, bool) for value in values if value is not None):
         with suppress(OverflowError):  # numbers that Arrow does not have, such as 2**70 and long doubles
-            return pa.array(np.array(list(values), dtype=np.float64), from_pandas=True)
+            return pa.array(np.asarray(values, np.float64), from_pandas=True)
     missing = ("None", "nan", "<NA>", "NaT")
     there = (None if not isinstance(value, str) and str(value) in missing else str(value) for value in values)
     return pa.array(list(there), pa.string())

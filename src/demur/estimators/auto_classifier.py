@@ -145,8 +145,9 @@ class TableEncoding:
 
             validate_data(estimator, X, reset=False, skip_check_array=True)
             table = as_table(X)
-            if infinite := [name for name in table.column_names if has_infinity(table[name])]:
-                raise InputError(f"column {infinite[0]!r} holds an infinite value; use NaN for a missing one.")
+            for name in table.column_names:
+                if has_infinity(table[name]):
+                    raise InputError(f"column {name!r} holds an infinite value; use NaN for a missing one.")
             codes, texts = self.schema.encode(table)[:, ~self.text], joined(self.schema.texts(table))
         else:
             raise InputError(

@@ -38,8 +38,6 @@ _ENOUGH_DIFFERENT = 50
 
 _RARE = 10
 """Of a class with more rows, at least one is left to train on with a probability of 99.9 %, if half are set aside."""
-_RARE_IF_HELD_OUT = 3
-"""The same for a fifth of the rows, with a probability of 99 %."""
 
 
 class EqualRowsWarning(UserWarning):
@@ -317,9 +315,9 @@ def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None
     array([2, 2, 2, 2])
     """
     blocks = blocks_of(X, y, groups)
-    at_least = int(groups is not None and share > 0)
-    rng = np.random.default_rng(seed)
-    chosen = _draw_representative(blocks, y, share, rng, at_least=at_least, rare=_RARE_IF_HELD_OUT)
+    at_least, rng = int(groups is not None and share > 0), np.random.default_rng(seed)
+    # With three rows or more, at least one is left to train on with a probability of 99 %, if a fifth is held out.
+    chosen = _draw_representative(blocks, y, share, rng, at_least=at_least, rare=3)
     if not _can_train(y[~chosen]):
         chosen[:] = False
     rows = np.arange(len(y))
@@ -451,8 +449,8 @@ def _draw_representative(blocks: Blocks, y: AnyArray, share: float, rng: Any, *,
     """Draw rows of rare classes as often as others, unless nothing could then be trained or evaluated."""
     for fewest in (rare, 0):
         chosen = _draw(blocks, y, share, rng, at_least=at_least, rare=fewest)
-        left, n_classes = y[~chosen], len(np.unique(y))
-        if _can_train(left) and len(np.unique(left)) >= min(3, n_classes) and np.isin(y[chosen], left).any():
+        left = y[~chosen]
+        if _can_train(left) and len(np.unique(left)) >= min(3, len(np.unique(y))) and np.isin(y[chosen], left).any():
             break
     return chosen
 

@@ -268,8 +268,7 @@ def _workbook(stream: BinaryIO, name: str, notation: Mapping[str, Any]) -> CsvCo
         ) from None
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(stream.read()))
-        cells = book.get_sheet_by_index(0).to_python()
-        rows = [row for row in cells if len(row) == 1 or any(value != "" for value in row)]
+        rows = [row for row in book.get_sheet_by_index(0).to_python() if len(row) == 1 or any(one != "" for one in row)]
     except Exception as error:  # the library has exceptions of its own
         raise TableError(f"{name} cannot be read as a workbook ({error}): unpack it, or save it as CSV") from error
     if len(book.sheet_names) > 1:
