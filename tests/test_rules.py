@@ -167,6 +167,8 @@ def test_decision_from_torch_to_numpy_and_to_names():
     assert isinstance(decision.numpy().label, np.ndarray)
     assert decision.labels([10, 20]).tolist() == [20, -1, -1, -1]
     assert decision.labels(["no", "yes"], "reject").tolist() == ["yes", "reject", "reject", "reject"]
+    for large in (2**63 - 1, 2**64 - 1):  # more digits than a float has
+        assert decision.labels(np.array([0, large], np.uint64)).tolist() == [large, -1, -1, -1]
 
 
 # --- rules are estimators, and a rule of one's own is one class

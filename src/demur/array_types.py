@@ -4,7 +4,7 @@ scikit-learn accepts tables of any library and defines no types; these names doc
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 Objects: TypeAlias = NDArray[np.object_]
+Texts: TypeAlias = NDArray[np.str_]
 
 Features: TypeAlias = Any
 """Rows as an estimator takes them: an array, a sparse matrix, or a data frame of any library."""
@@ -38,6 +39,12 @@ CostLike: TypeAlias = Any
 
 AnyMapping: TypeAlias = Mapping[str, Any]
 """As ``ByName``, read-only."""
+
+Names: TypeAlias = Collection[str]
+"""Names of columns, classes or files."""
+
+Prices: TypeAlias = Mapping[str, float]
+"""A price or a limit for each expert."""
 
 FilePath: TypeAlias = str | os.PathLike[str]
 """The name of a file or folder."""

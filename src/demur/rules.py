@@ -144,7 +144,10 @@ class Decision(Generic[Array]):
     def labels(self, classes: ArrayLike, reject_label: Label = -1) -> AnyArray:
         """Write the decisions as class names, with ``reject_label`` where declined."""
         decision = self.numpy()
-        answers: AnyArray = np.asarray(classes)[decision.label]
+        names = np.asarray(classes)
+        if names.dtype == np.uint64:  # beside -1, NumPy would turn it into floats
+            names = names.astype(np.int64 if names.max() < 2**63 else object)
+        answers: AnyArray = names[decision.label]
         is_text = [array.dtype.kind in "US" for array in (answers, np.asarray(reject_label))]
         if is_text[0] == is_text[1] and answers.dtype != bool and reject_label is not None:
             return np.where(decision.reject, np.asarray(reject_label), answers)

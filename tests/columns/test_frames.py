@@ -88,6 +88,9 @@ def test_arrays_keep_their_type():
     assert as_table(np.array([["1", "a"]])).schema.types == [pa.string()] * 2
     assert as_table(np.array([["2024-01-02"]], dtype="M8[D]"))["x0"].to_pylist() == [datetime.date(2024, 1, 2)]
     assert as_table(np.array([[NAN]]))["x0"].null_count == 1
+    for large in (np.array([[2**70], [None]], dtype=object), np.array([[2**70], [NAN]], dtype=np.longdouble)):
+        assert as_table(large)["x0"].to_pylist() == [2.0**70, None]  # not text
+    assert as_table([[10**400], [True]])["x0"].to_pylist() == [str(10**400), "True"]
 
 
 @pytest.mark.parametrize(

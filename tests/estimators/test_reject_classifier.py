@@ -76,8 +76,17 @@ def test_a_table_of_any_columns_needs_no_encoding(mixed):
     assert np.isfinite(mixed.predict_proba(frame.head(2).assign(town=None, income=np.nan))).all()
     with pytest.raises(ValueError, match="fitted on a table"):
         mixed.predict(np.zeros((2, 5)))
+    with pytest.raises(ValueError, match="column 'income' holds an infinite value"):
+        mixed.predict(frame.head(2).assign(income=np.inf))
     copy = pickle.loads(pickle.dumps(mixed))
     np.testing.assert_array_equal(copy.predict_proba(frame), proba)
+
+
+def test_large_numbers_in_the_training_rows_of_a_table_are_not_missing():
+    frame, labels = mixed_rows()
+    frame.loc[5, "income"] = -1e31
+    model = RejectClassifier(**BRIEF).fit(frame, labels)
+    assert model.encoding_.encode(model, frame).matrix[5, 0] == -1e30  # as in arrays
 
 
 @pytest.mark.slow

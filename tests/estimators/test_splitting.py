@@ -397,7 +397,19 @@ def test_rows_of_rare_classes_are_set_aside_as_often_as_others():
         train, aside, _ = set_aside(share, y, blocks_of(np.arange(1000.0).reshape(-1, 1), y))
         assert len(np.intersect1d(train, aside)) == 0
         assert (y[aside] > 0).sum() == pytest.approx(500 * share, abs=1)
+        train, aside, _ = hold_out(np.arange(1000.0).reshape(-1, 1), y, share)
+        assert (y[aside] > 0).sum() == pytest.approx(500 * share, abs=1)
     for few in ([0, 0, 1], [0, 0, 0, 1, 1, 1], [0] * 50 + [1]):
         labels = np.array(few)
         train = set_aside(0.5, labels, blocks_of(np.arange(float(len(few))).reshape(-1, 1), labels)).train
         assert len(np.unique(labels[train])) == 2
+
+
+@pytest.mark.parametrize("labels", [[0] * 7 + [1] * 2, [0] * 100 + [1] * 2 + [2] * 2, [0, 0, 0, 1, 2]])
+def test_what_is_held_out_can_be_evaluated(labels):
+    """With few classes, all of them are trained on; some row held out has a class that is."""
+    y = np.array(labels)
+    for seed in range(40):
+        train, aside, _ = hold_out(np.arange(float(len(y))).reshape(-1, 1), y, 0.4, seed=seed)
+        assert len(np.unique(y[train])) >= min(3, len(np.unique(y)))
+        assert np.isin(y[aside], y[train]).any()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from demur.columns import Schema, TableError, TableWarning
 from demur.tabular import csv_files, open_table, read_labelled, read_table
 from demur.tabular.csv_files import decimal_of, order_of_dates
+from demur.tabular.table_files import read_labels
 
 
 def table_of(text, **options):
@@ -87,7 +88,8 @@ def test_any_text_is_read_as_the_csv_module_reads_it_or_refused(rows, blank, blo
     """Whatever stands in cells: the same fields, or a refusal where lengths differ or a quote is open."""
     text = "\n".join(",".join(cells) for cells in rows) + ("\n\n" if blank else "\n")
     names = ",".join(f"c{i}" for i in range(len(rows[0])))
-    wanted = [record for record in csv.reader(io.StringIO(text, newline="")) if record]
+    alone = len(rows[0]) == 1  # where an empty line is a row
+    wanted = [record or [""] for record in csv.reader(io.StringIO(text, newline="")) if record or alone]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_files, "_BLOCK", block)
         patch.setattr(csv_files, "_ROW_ROOM", 0)
@@ -322,3 +324,19 @@ def test_a_date_without_its_time_zone_is_named_in_the_message():
     rows = io.BytesIO(b"d;n\n2024-01-01T10:00:00;1\n")
     with pytest.raises(TableError, match=r"holds '2024-01-01T10:00:00', which is not a date with a time zone"):
         list(open_chunks(rows, columns={"d": pa.timestamp("us", "UTC")}))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("lines", [["1", "", "2"], ["", "1"], ["1", "", ""], ["1", '""', "2"]])
+def test_an_empty_line_of_a_single_column_is_a_row(lines, end):
+    wanted = [float(line) if line.isdigit() else None for line in lines]
+    file = end.join(["x", *lines]).encode() + end.encode()
+    assert read_table(io.BytesIO(file))["x"].to_pylist() == wanted
+    assert next(open_chunks(io.BytesIO(file), columns={"x": pa.float64()}))["x"].to_pylist() == wanted
+    if lines[-1]:
+        assert read_table(io.BytesIO(file.rstrip())).num_rows == len(lines)
+
+
+def test_empty_lines_in_a_file_of_labels_are_rows_but_not_at_its_end():
+    labels = read_labels(io.BytesIO(b"y\ncat\n\ndog\n\n\n"), "pet", 3)
+    assert labels["pet"].to_pylist() == ["cat", None, "dog"]

@@ -246,3 +246,16 @@ def test_streaming_needs_little_memory(tmp_path):
         done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, check=True)
         peaks.append(int(done.stdout))
     assert peaks[1] < 1.3 * peaks[0]
+
+
+def test_dates_of_json_lines_are_dates_and_keep_their_text():
+    lines = b'{"day": "2024-01-02", "at": "2024-01-02T03:04:05", "y": "2024-01-02"}\n' * 2
+    with open_table(io.BytesIO(lines)) as reader:
+        table = reader.read(["y"])
+    assert [str(kind) for kind in table.schema.types] == ["date32[day]", "timestamp[s]", "string"]
+    with open_table(io.BytesIO(lines)) as reader:
+        wanted = {"day": pa.timestamp("us"), "at": pa.string()}
+        chunk, copies = next(reader.chunks_and_copies(wanted, ["day", "at"]))
+    assert str(chunk["day"][0].as_py()) == "2024-01-02 00:00:00"
+    assert chunk["at"][0].as_py() == copies["at"][0].as_py() == "2024-01-02T03:04:05"
+    assert copies["day"][0].as_py() == "2024-01-02"

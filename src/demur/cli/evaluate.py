@@ -47,13 +47,7 @@ def evaluate(
     """
     if report is not None:
         check_free(report, "--report", force, data, labels)
-    from demur.tabular import (
-        CallsModel,
-        evaluate_calls,
-        evaluate_table,
-        read_labelled,
-        write_report,
-    )
+    from demur.tabular import CallsModel, evaluate_calls, evaluate_table, read_labelled, write_report
 
     prices = read_prices(price) or None
     fitted = load_table_model(model, cascades=True)

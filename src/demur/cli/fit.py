@@ -1,6 +1,6 @@
 """``demur fit``: from a table to a model with a reject option."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from demur.array_types import AnyMapping
 from demur.cli.console import (
     about,
     before_refit,
@@ -38,6 +39,7 @@ from demur.cli.options import (
     Labels,
     MaxRisk,
     OutFolder,
+    Repeatable,
     Report,
     TimeBudget,
     panel,
@@ -84,89 +86,62 @@ _OWN_OPTIONS: dict[str, tuple[str, ...]] = {
 }
 """Options of one fitting function that are not fields of ``FitOptions``."""
 
-Data = Annotated[str | None, typer.Argument(help="CSV, Excel, JSON lines, Parquet or Arrow file, or -.")]
-Target = Annotated[str, DATA("--target", "-t", help="Column to predict.")]
-Proba = Annotated[str | None, DATA(help="Table of class probabilities.")]
-ProbaKind = Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")]
-AllClasses = Annotated[bool, DATA("--all-classes", help="Include classes without rows.")]
-Answers = Annotated[str | None, DATA(help="Table of stored answers.")]
-Answer = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Answer column or 'sample_*'.")]
-Confidence = Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences.")]
-Keep = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column that must be used.")]
-Text = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column of text.", show_default="detected")]
-OutOfScope = Annotated[str | None, DATA(metavar="LABEL", help="Label of out-of-scope rows.")]
 OutOfScopeShare = Annotated[
     float | None,
     DECISION(help="Expected share of out-of-scope rows.", show_default="0.1 for text", callback=share(zero=True)),
 ]
-NoUnits = Annotated[bool, DATA("--no-units", help="Read '20 %' or '1.5 m' as text.")]
 Model = Annotated[
     str | None,
     MODEL("--model", "-m", help="auto (default), text, lr, hgb, rf, et, lgbm, cat, nn, pnn, loss, file.py:Class."),
 ]
-Preset = Annotated[str, MODEL(help="fast, default or best.")]
-Novelty = Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")]
-Calibration = Annotated[str | None, MODEL(help="auto, temperature, isotonic, sigmoid, none.")]
-Seed = Annotated[int, MODEL(help="Random seed.")]
-Scheduler = Annotated[str | None, MODEL(help="Train on Dask: address of a scheduler.")]
 GuaranteeShare = Annotated[
     float | None, DECISION(help="Share of rows for the guarantee.", show_default="auto", callback=share())
 ]
-RiskGroup = Annotated[str | None, DECISION(help="Guarantee each group of this column.")]
-CostTable = Annotated[Path | None, DECISION(help="Table of costs, instead of --cost.")]
-Experts = Annotated[list[str] | None, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, and price.")]
-Limits = Annotated[list[str] | None, EXPERTS(metavar="NAME=LIMIT", help="Maximum rows, or share, for an expert.")]
-Calls = Annotated[str | None, CASCADE(help="Table of stored calls.")]
-Services = Annotated[list[str] | None, CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Columns of one service.")]
-Human = Annotated[float | None, CASCADE(help="Price of asking a person.")]
-Mistake = Annotated[float | None, CASCADE(help="Cost of a wrong answer.")]
-Budget = Annotated[float | None, CASCADE(help="Mean amount to spend per row.")]
-Test = Annotated[Path | None, VALIDATION(help="Table to evaluate the model on.")]
+Experts = Annotated[Repeatable, EXPERTS(metavar="NAME=COLUMN:PRICE", help="Column of past answers, and price.")]
+Limits = Annotated[Repeatable, EXPERTS(metavar="NAME=LIMIT", help="Maximum rows, or share, for an expert.")]
+Services = Annotated[Repeatable, CASCADE(metavar="NAME=ANSWER:CONFIDENCE:PRICE", help="Columns of one service.")]
 Holdout = Annotated[float, VALIDATION(help="Share of rows to hold out, without --test.", callback=share(zero=True))]
-NoRefit = Annotated[bool, VALIDATION("--no-refit", help="Do not fit again after the evaluation.")]
-GroupSplit = Annotated[str | None, VALIDATION(help="Column of groups that are never split.")]
-TimeSplit = Annotated[str | None, VALIDATION(help="Column of times: hold out the latest rows.")]
 
 
 def fit(
-    data: Data = None,
+    data: Annotated[str | None, typer.Argument(help="CSV, Excel, JSON lines, Parquet or Arrow file, or -.")] = None,
     *,
-    target: Target = "",
+    target: Annotated[str, DATA("--target", "-t", help="Column to predict.")] = "",
     drop: Drop = None,
-    keep: Keep = None,
-    text: Text = None,
-    out_of_scope: OutOfScope = None,
+    keep: Annotated[Repeatable, DATA(metavar="COLUMN", help="Column that must be used.")] = None,
+    text: Annotated[Repeatable, DATA(metavar="COLUMN", help="Column of text.", show_default="detected")] = None,
+    out_of_scope: Annotated[str | None, DATA(metavar="LABEL", help="Label of out-of-scope rows.")] = None,
     delimiter: Delimiter = None,
     decimal: DecimalSign = None,
     dayfirst: DayFirst = None,
-    no_units: NoUnits = False,
+    no_units: Annotated[bool, DATA("--no-units", help="Read '20 %' or '1.5 m' as text.")] = False,
     labels: Labels = None,
-    proba: Proba = None,
-    proba_kind: ProbaKind = None,
-    all_classes: AllClasses = False,
-    answers: Answers = None,
-    answer: Answer = None,
-    confidence: Confidence = None,
+    proba: Annotated[str | None, DATA(help="Table of class probabilities.")] = None,
+    proba_kind: Annotated[str | None, DATA(help="Kind of numbers in --proba.", show_default="detected")] = None,
+    all_classes: Annotated[bool, DATA("--all-classes", help="Include classes without rows.")] = False,
+    answers: Annotated[str | None, DATA(help="Table of stored answers.")] = None,
+    answer: Annotated[Repeatable, DATA(metavar="COLUMN", help="Answer column or 'sample_*'.")] = None,
+    confidence: Annotated[str | None, DATA(metavar="COLUMN", help="Column of confidences.")] = None,
     model: Model = None,
-    preset: Preset = "default",
+    preset: Annotated[str, MODEL(help="fast, default or best.")] = "default",
     time_budget: TimeBudget = 90.0,
-    novelty: Novelty = "auto",
-    calibration: Calibration = None,
-    seed: Seed = 0,
-    scheduler: Scheduler = None,
+    novelty: Annotated[str, MODEL(help="Decline unusual rows: auto, off, or a rate.")] = "auto",
+    calibration: Annotated[str | None, MODEL(help="auto, temperature, isotonic, sigmoid, none.")] = None,
+    seed: Annotated[int, MODEL(help="Random seed.")] = 0,
+    scheduler: Annotated[str | None, MODEL(help="Train on Dask: address of a scheduler.")] = None,
     cost: Cost = None,
     coverage: Coverage = None,
     max_risk: MaxRisk = None,
     delta: Delta = None,
     guarantee_share: GuaranteeShare = None,
-    risk_group: RiskGroup = None,
-    cost_matrix: CostTable = None,
+    risk_group: Annotated[str | None, DECISION(help="Guarantee each group of this column.")] = None,
+    cost_matrix: Annotated[Path | None, DECISION(help="Table of costs, instead of --cost.")] = None,
     out_of_scope_share: OutOfScopeShare = None,
-    test: Test = None,
+    test: Annotated[Path | None, VALIDATION(help="Table to evaluate the model on.")] = None,
     holdout: Holdout = 0.2,
-    group_split: GroupSplit = None,
-    time_split: TimeSplit = None,
-    no_refit: NoRefit = False,
+    group_split: Annotated[str | None, VALIDATION(help="Column of groups that are never split.")] = None,
+    time_split: Annotated[str | None, VALIDATION(help="Column of times: hold out the latest rows.")] = None,
+    no_refit: Annotated[bool, VALIDATION("--no-refit", help="Do not fit again after the evaluation.")] = False,
     out: OutFolder,
     report: Report = None,
     ignore: Ignore = None,
@@ -174,11 +149,11 @@ def fit(
     as_json: AsJson = False,
     expert: Experts = None,
     capacity: Limits = None,
-    calls: Calls = None,
+    calls: Annotated[str | None, CASCADE(help="Table of stored calls.")] = None,
     service: Services = None,
-    human: Human = None,
-    mistake: Mistake = None,
-    budget: Budget = None,
+    human: Annotated[float | None, CASCADE(help="Price of asking a person.")] = None,
+    mistake: Annotated[float | None, CASCADE(help="Cost of a wrong answer.")] = None,
+    budget: Annotated[float | None, CASCADE(help="Mean amount to spend per row.")] = None,
 ) -> None:
     """Train a model that declines where answering would cost more than declining.
 
@@ -198,7 +173,7 @@ def fit(
     _fit(dict(locals()))
 
 
-def _fit(given: Mapping[str, Any]) -> None:
+def _fit(given: AnyMapping) -> None:
     """Fit, evaluate and write a model, and print the evaluation."""
     _check(given)
     fitting = next((one for one in ("calls", "answers", "proba") if given[one] is not None), "data")
@@ -245,7 +220,7 @@ def _dask_workers(scheduler: str | None) -> Iterator[None]:
         yield
 
 
-def _check(given: Mapping[str, Any]) -> None:
+def _check(given: AnyMapping) -> None:
     """Refuse options that cannot be used together, before any file is read."""
     flags = {name: "DATA" if name == "data" else f"--{name.replace('_', '-')}" for name in given}
     for name, others in _EXCLUDES.items():
@@ -277,29 +252,27 @@ def _check(given: Mapping[str, Any]) -> None:
         check_free(given["report"], "--report", given["force"], *inputs)
 
 
-def _options(given: Mapping[str, Any], fitting: str) -> dict[str, Any]:
+def _options(given: AnyMapping, fitting: str) -> dict[str, Any]:
     """Return the arguments of the fitting function: fields of ``FitOptions`` and additional ones."""
     from demur.tabular.fitting import FitOptions, read_cost_matrix
 
     fields = given.keys() & FitOptions.__dataclass_fields__.keys()
-    options = {name: given[name] for name in (*fields, *_OWN_OPTIONS[fitting])}
-    options |= {name: given[name] or () for name in ("keep", "drop", "text")}
-    limits = given["capacity"] and read_limits(given["capacity"])
-    calibration = given["calibration"] or "auto"
+    options = {name: given[name] for name in (*fields, *_OWN_OPTIONS[fitting]) if given[name] is not None}
     options |= {
-        "model": given["model"] or "auto",
         "units": not given["no_units"],
         "novelty": _novelty_rate(given["novelty"]),
-        "calibration": None if calibration == "none" else calibration,
-        "cost": 0.2 if given["cost"] is None else given["cost"],
-        "guarantee_share": given["guarantee_share"] or "auto",
         "rule": rule_of(*(given[name] for name in ("cost", "coverage", "max_risk", "delta"))),
         "refit": not given["no_refit"],
         "time_budget": given["time_budget"] or None,
         "verbose": True,
-        "experts": given["expert"] and read_expert_options(given["expert"]),
-        "capacity": limits and {name: limit for name, limit in limits.items() if limit is not None},
     }
+    if given["calibration"] == "none":
+        options["calibration"] = None
+    if given["expert"]:
+        options["experts"] = read_expert_options(given["expert"])
+    if given["capacity"]:
+        limits = read_limits(given["capacity"])
+        options["capacity"] = {name: limit for name, limit in limits.items() if limit is not None}
     if given["cost_matrix"] is not None:
         options["rule"] = partial(read_cost_matrix, given["cost_matrix"])
     if fitting == "calls":
@@ -334,7 +307,7 @@ def rule_of(cost: float | None, coverage: float | None, max_risk: float | None, 
     return None if max_risk is None else RiskControl(max_risk, 0.05 if delta is None else delta)
 
 
-def _save(fitted: "FittedFile", data: str, given: Mapping[str, Any]) -> "Evaluation | CallsEvaluation | None":
+def _save(fitted: "FittedFile", data: str, given: AnyMapping) -> "Evaluation | CallsEvaluation | None":
     """Evaluate the model, and write it and, if requested, a report."""
     from demur.deploy import Reference, save
     from demur.tabular import Evaluation, write_report

@@ -18,8 +18,6 @@ ALARMS = panel("Alarms")
 
 EXIT_ALARM = 3
 
-Data = Annotated[str, typer.Argument(help="Table of new rows in order of arrival, or - for stdin.")]
-State = Annotated[Path, OUTPUT(help="State file; created by the first call.")]
 Reviewed = Annotated[bool, DATA("--reviewed", help="DATA holds reviewed rows: declined or audited, with labels.")]
 ToReview = Annotated[Path | None, OUTPUT(help="Table to write: declined rows and a random audit, to be labelled.")]
 ReferenceRows = Annotated[
@@ -46,13 +44,12 @@ Audit = Annotated[
         callback=share(zero=True, one=True),
     ),
 ]
-ChunkRows = Annotated[int, OUTPUT(min=1, help="Rows between two updates of the state file.")]
 
 
 def monitor(
     model: ModelFolder,
-    data: Data,
-    state: State,
+    data: Annotated[str, typer.Argument(help="Table of new rows in order of arrival, or - for stdin.")],
+    state: Annotated[Path, OUTPUT(help="State file; created by the first call.")],
     reviewed: Reviewed = False,
     reference: ReferenceRows = None,
     allow_extra: AllowExtra = False,
@@ -61,7 +58,7 @@ def monitor(
     delta: Delta = None,
     audit: Audit = None,
     to_review: ToReview = None,
-    chunk_rows: ChunkRows = 4096,
+    chunk_rows: Annotated[int, OUTPUT(min=1, help="Rows between two updates of the state file.")] = 4096,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:

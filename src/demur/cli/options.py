@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -21,6 +21,9 @@ DATA, MODEL, DECISION, VALIDATION, OUTPUT, COMPUTING = map(
 )
 
 
+Repeatable: TypeAlias = list[str] | None
+"""An option that can be given several times."""
+
 ModelFolder = Annotated[Path, typer.Argument(help="Model folder from demur fit.")]
 OutFolder = Annotated[Path, OUTPUT("--out", "-o", help="Model folder to write.")]
 Report = Annotated[Path | None, OUTPUT(help="HTML report to write.")]
@@ -32,7 +35,7 @@ _COST = partial(DECISION, "--cost", "-c", callback=share(zero=True))
 Cost = Annotated[float | None, _COST(help="Cost of declining; a mistake costs 1.", show_default="0.2")]
 OtherCost = Annotated[float | None, _COST(help="Another cost of declining; no refit.", show_default="the model's")]
 Prices = Annotated[
-    list[str] | None,
+    Repeatable,
     DECISION(metavar="NAME=PRICE", help="Price of an expert (repeatable).", show_default="the model's"),
 ]
 Coverage = Annotated[float | None, DECISION(help="Share of rows to answer.", callback=share(one=True))]
@@ -44,7 +47,7 @@ Delta = Annotated[
 
 TimeBudget = Annotated[float, MODEL(min=0, metavar="S", help="Seconds of training; 0: no limit.")]
 
-Drop = Annotated[list[str] | None, DATA(metavar="COLUMN", help="Column to leave out.")]
+Drop = Annotated[Repeatable, DATA(metavar="COLUMN", help="Column to leave out.")]
 Labels = Annotated[str | None, DATA(help="File of labels, one per row.")]
 AllowExtra = Annotated[bool, DATA("--allow-extra", help="Accept columns unknown to the model.")]
 Delimiter = Annotated[str | None, DATA(help="Column delimiter.", show_default="detected")]

@@ -20,48 +20,40 @@ from demur.cli.options import (
     ModelFolder,
     OtherCost,
     Prices,
+    Repeatable,
     read_limits,
     read_prices,
 )
 
-NewRows = Annotated[str, typer.Argument(help="Table of new rows, folder of Parquet files, or - for stdin.")]
-Output = Annotated[str, OUTPUT("--out", "-o", help="File to write (.csv, .tsv, .parquet, .arrow), or - for stdout.")]
-ReviewBudget = Annotated[
-    float | None, DECISION(help="Number or share of rows to decline, those with the largest saving first.")
-]
-Capacity = Annotated[
-    list[str] | None,
-    DECISION(metavar="NAME=LIMIT", help="Maximum number or share of rows for an expert; none for no limit."),
-]
-Proba = Annotated[bool, OUTPUT("--proba", help="Write class probabilities, as proba:<class>.")]
-Why = Annotated[bool, OUTPUT("--why", help="Write the columns that explain declined rows, as because.")]
-Keep = Annotated[list[str] | None, OUTPUT(metavar="COLUMN", help="Column to copy to the output.")]
-KeepAll = Annotated[bool, OUTPUT("--keep-all", help="Copy all columns to the output.")]
-SpreadsheetSafe = Annotated[
-    bool, OUTPUT("--spreadsheet-safe", help="Put an apostrophe in front of cells that look like formulas.")
-]
-ChunkRows = Annotated[int, COMPUTING(min=1, help="Rows to process at a time.")]
-
 
 def predict(
     model: ModelFolder,
-    data: NewRows = "-",
-    out: Output = "-",
+    data: Annotated[str, typer.Argument(help="Table of new rows, folder of Parquet files, or - for stdin.")] = "-",
+    out: Annotated[
+        str, OUTPUT("--out", "-o", help="File to write (.csv, .tsv, .parquet, .arrow), or - for stdout.")
+    ] = "-",
     allow_extra: AllowExtra = False,
     delimiter: Delimiter = None,
     decimal: DecimalSign = None,
     dayfirst: DayFirst = None,
     cost: OtherCost = None,
-    review_budget: ReviewBudget = None,
+    review_budget: Annotated[
+        float | None, DECISION(help="Number or share of rows to decline, those with the largest saving first.")
+    ] = None,
     price: Prices = None,
-    capacity: Capacity = None,
-    proba: Proba = False,
-    why: Why = False,
-    keep: Keep = None,
-    keep_all: KeepAll = False,
-    spreadsheet_safe: SpreadsheetSafe = False,
+    capacity: Annotated[
+        Repeatable,
+        DECISION(metavar="NAME=LIMIT", help="Maximum number or share of rows for an expert; none for no limit."),
+    ] = None,
+    proba: Annotated[bool, OUTPUT("--proba", help="Write class probabilities, as proba:<class>.")] = False,
+    why: Annotated[bool, OUTPUT("--why", help="Write the columns that explain declined rows, as because.")] = False,
+    keep: Annotated[Repeatable, OUTPUT(metavar="COLUMN", help="Column to copy to the output.")] = None,
+    keep_all: Annotated[bool, OUTPUT("--keep-all", help="Copy all columns to the output.")] = False,
+    spreadsheet_safe: Annotated[
+        bool, OUTPUT("--spreadsheet-safe", help="Put an apostrophe in front of cells that look like formulas.")
+    ] = False,
     force: Force = False,
-    chunk_rows: ChunkRows = 65_536,
+    chunk_rows: Annotated[int, COMPUTING(min=1, help="Rows to process at a time.")] = 65_536,
 ) -> None:
     """Decide for each row of a table, and write the decisions in the same order.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demur.cli.console import note, print_table, say
-from demur.cli.options import COMPUTING, DATA, OUTPUT, panel
+from demur.cli.options import COMPUTING, DATA, OUTPUT, Repeatable, panel
 from demur.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,18 +17,12 @@ if TYPE_CHECKING:
 
 EXPERIMENT = panel("Experiment")
 
-Which = Annotated[str, typer.Argument(help="synthetic, benchmark, all (these two) or modern (every loss).")]
 Quick = Annotated[bool, EXPERIMENT("--quick", help="Short run; missing data sets are replaced by synthetic ones.")]
-Protocol = Annotated[str, EXPERIMENT(help="ours, or published (closest to the paper's printed results).")]
-Settings = Annotated[list[str] | None, EXPERIMENT("--set", help="Setting of the protocol as NAME=VALUE (repeatable).")]
-Problems = Annotated[str, EXPERIMENT(help="Run only these data sets or sizes: a,b,...")]
-Methods = Annotated[str, EXPERIMENT(help="Run only these methods: a,b,... Any loss, or file.py:Class.")]
+Settings = Annotated[Repeatable, EXPERIMENT("--set", help="Setting of the protocol as NAME=VALUE (repeatable).")]
 Data = Annotated[str | None, DATA(help="Folder with the data sets.", show_default="DEMUR_DATA, or downloaded")]
 PublishedTables = Annotated[
     str | None, DATA(help="Folder with the paper's tables as CSV.", show_default="DEMUR_PUBLISHED")
 ]
-Device = Annotated[str, COMPUTING(help="auto, cpu, cuda or cuda:N.")]
-Scheduler = Annotated[str | None, COMPUTING(help="Run on Dask: address of a scheduler.")]
 Out = Annotated[Path | None, OUTPUT(help="Output folder.", show_default="results/paper, published, modern, ...")]
 RecordsOnly = Annotated[bool, OUTPUT("--records-only", help="Compute the records only; does not need matplotlib.")]
 TablesOnly = Annotated[
@@ -37,16 +31,16 @@ TablesOnly = Annotated[
 
 
 def reproduce(
-    which: Which = "all",
+    which: Annotated[str, typer.Argument(help="synthetic, benchmark, all (these two) or modern (every loss).")] = "all",
     quick: Quick = False,
-    protocol: Protocol = "ours",
+    protocol: Annotated[str, EXPERIMENT(help="ours, or published (closest to the paper's printed results).")] = "ours",
     settings: Settings = None,
-    problems: Problems = "",
-    methods: Methods = "",
+    problems: Annotated[str, EXPERIMENT(help="Run only these data sets or sizes: a,b,...")] = "",
+    methods: Annotated[str, EXPERIMENT(help="Run only these methods: a,b,... Any loss, or file.py:Class.")] = "",
     data: Data = None,
     published: PublishedTables = None,
-    device: Device = "auto",
-    scheduler: Scheduler = None,
+    device: Annotated[str, COMPUTING(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    scheduler: Annotated[str | None, COMPUTING(help="Run on Dask: address of a scheduler.")] = None,
     out: Out = None,
     records_only: RecordsOnly = False,
     tables_only: TablesOnly = False,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from demur.cli.console import load_table_model, note, notes, say, share
-from demur.cli.options import OUTPUT, ModelFolder, panel
+from demur.cli.options import OUTPUT, ModelFolder, Repeatable, panel
 from demur.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,43 +21,34 @@ ACCESS = panel("Access")
 SERVER = panel("Server")
 
 
-Host = Annotated[str, SERVER(help="Address to listen on; 0.0.0.0 for all.")]
-Port = Annotated[int, SERVER("--port", "-p", min=0, max=65535, help="Port; 0 picks a free one.")]
-Workers = Annotated[int, SERVER(min=1, max=64, help="Number of worker processes.")]
-DrainSeconds = Annotated[float, SERVER(min=0, help="Seconds to keep serving after SIGTERM while /ready returns 503.")]
-MaxRows = Annotated[int, ACCESS(min=1, help="Maximum number of rows in a request.")]
-MaxBytes = Annotated[int, ACCESS(min=1, help="Maximum size of a request in bytes.")]
-AllowHost = Annotated[list[str] | None, ACCESS(help="Host name that clients may use, e.g. behind a proxy; * for any.")]
-ApiKeyFile = Annotated[Path | None, ACCESS(help="File of API keys, one per line; or set DEMUR_API_KEY.")]
-Audit = Annotated[
-    float,
-    OUTPUT(
-        help="Share of answered rows to draw for review, marked in the field why.",
-        callback=share(zero=True, one=True),
-    ),
-]
-Level = Annotated[
-    Literal["debug", "info", "warning", "error"], OUTPUT(help="Lowest level to log; info logs every request.")
-]
-ServedReport = Annotated[
-    Path | None,
-    OUTPUT(help="HTML report to serve at /report.", show_default="report.html in the folder, if any"),
-]
-
-
 def serve(
     model: ModelFolder,
-    host: Host = "127.0.0.1",
-    port: Port = 8000,
-    workers: Workers = 1,
-    drain_seconds: DrainSeconds = 0.0,
-    max_rows: MaxRows = 10_000,
-    max_bytes: MaxBytes = 5_000_000,
-    allow_host: AllowHost = None,
-    api_key_file: ApiKeyFile = None,
-    report: ServedReport = None,
-    audit: Audit = 0.0,
-    log_level: Level = "info",
+    host: Annotated[str, SERVER(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, SERVER("--port", "-p", min=0, max=65535, help="Port; 0 picks a free one.")] = 8000,
+    workers: Annotated[int, SERVER(min=1, max=64, help="Number of worker processes.")] = 1,
+    drain_seconds: Annotated[
+        float, SERVER(min=0, help="Seconds to keep serving after SIGTERM while /ready returns 503.")
+    ] = 0.0,
+    max_rows: Annotated[int, ACCESS(min=1, help="Maximum number of rows in a request.")] = 10_000,
+    max_bytes: Annotated[int, ACCESS(min=1, help="Maximum size of a request in bytes.")] = 5_000_000,
+    allow_host: Annotated[
+        Repeatable, ACCESS(help="Host name that clients may use, e.g. behind a proxy; * for any.")
+    ] = None,
+    api_key_file: Annotated[Path | None, ACCESS(help="File of API keys, one per line; or set DEMUR_API_KEY.")] = None,
+    report: Annotated[
+        Path | None,
+        OUTPUT(help="HTML report to serve at /report.", show_default="report.html in the folder, if any"),
+    ] = None,
+    audit: Annotated[
+        float,
+        OUTPUT(
+            help="Share of answered rows to draw for review, marked in the field why.",
+            callback=share(zero=True, one=True),
+        ),
+    ] = 0.0,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], OUTPUT(help="Lowest level to log; info logs every request.")
+    ] = "info",
 ) -> None:
     """Serve a model over HTTP until Ctrl+C: POST /decide for programs, a page at / for people.
 

@@ -1,15 +1,17 @@
 """Data frames, arrays and lists of rows as Arrow tables, and the error for tables that cannot be read."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from demur.array_types import AnyArray, Features
+from demur.array_types import AnyArray, Features, Names
 from demur.errors import InputError, one_line
 
 _LONGEST_VALUE = 40
@@ -18,6 +20,11 @@ _MOST_NAMES = 8
 
 Values: TypeAlias = pa.Array | pa.ChunkedArray
 """A column in memory, with one chunk or several."""
+
+Rows: TypeAlias = pa.Table | pa.RecordBatch
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+Types: TypeAlias = Mapping[str, pa.DataType]
+"""The type to read each column with."""
 
 
 class TableError(InputError):
@@ -76,7 +83,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f", did you mean {shown(by_lower[near[0]])}?" if near else ""
 
 
-def check_columns(names: Iterable[str], columns: Collection[str], where: str, use: str = "") -> None:
+def check_columns(names: Iterable[str], columns: Names, where: str, use: str = "") -> None:
     """Refuse names that are not columns of a table, and suggest similar ones.
 
     Examples
@@ -120,7 +127,18 @@ def decoded(values: Values) -> Values:
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
-def plain_table(table: pa.Table | pa.RecordBatch, *, lists: bool = False) -> pa.Table | pa.RecordBatch:
+def has_infinity(values: Values) -> bool:
+    """Return whether a column holds an infinite number.
+
+    Examples
+    --------
+    >>> has_infinity(pa.array([1.0, None, -np.inf])), has_infinity(pa.array(["inf"]))
+    (True, False)
+    """
+    return bool(pa.types.is_floating(values.type) and pc.any(pc.is_inf(values)).as_py())
+
+
+def plain_table(table: Rows, *, lists: bool = False) -> Rows:
     """Return a table or record batch with :func:`plain_array` applied to each column, and vectors as numbers.
 
     A vector is a fixed-size list of numbers; with ``lists`` also a list that has the same length in all rows.
@@ -202,6 +220,9 @@ def _column(values: Any) -> Values:
             return plain_array(column)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         pass
+    if all(isinstance(value, Real) and not isinstance(value, bool) for value in values if value is not None):
+        with suppress(OverflowError):  # numbers that Arrow does not have, such as 2**70 and long doubles
+            return pa.array(np.asarray(values, np.float64), from_pandas=True)
     missing = ("None", "nan", "<NA>", "NaT")
     there = (None if not isinstance(value, str) and str(value) in missing else str(value) for value in values)
     return pa.array(list(there), pa.string())

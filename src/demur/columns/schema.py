@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from demur.array_types import AnyArray, ByName, Features, Floats, Mask, Objects
-from demur.columns.frames import TableError, Values, as_table, check_columns, decoded, listed, plain_array, shown
+from demur.array_types import AnyArray, ByName, Features, Floats, Mask, Names, Objects
+from demur.columns.frames import Rows, TableError, Values, as_table, check_columns, decoded, listed, plain_array, shown
 
 Kind: TypeAlias = Literal["number", "boolean", "category", "date", "time", "text"]
 
@@ -252,7 +252,7 @@ class Schema:
     notation: ByName = field(default_factory=dict)
 
     @classmethod
-    def from_frame(cls, frame: Features, *, target: str | None = None, drop: Collection[str] = ()) -> Self:
+    def from_frame(cls, frame: Features, *, target: str | None = None, drop: Names = ()) -> Self:
         """Use all columns of a table as features, even those that look useless.
 
         Parameters
@@ -280,9 +280,9 @@ class Schema:
         table: pa.Table,
         *,
         target: str | None = None,
-        keep: Collection[str] = (),
-        drop: Collection[str] = (),
-        text: Collection[str] = (),
+        keep: Names = (),
+        drop: Names = (),
+        text: Names = (),
     ) -> Self:
         """Decide for each column of a table whether it is a feature, and its kind.
 
@@ -349,7 +349,7 @@ class Schema:
         """Which features are text."""
         return np.array([column.kind == "text" for column in self.columns])
 
-    def texts(self, table: pa.Table | pa.RecordBatch) -> Objects:
+    def texts(self, table: Rows) -> Objects:
         """Return the text columns, empty where a text is missing.
 
         Examples
@@ -363,7 +363,7 @@ class Schema:
         texts = [pc.fill_null(column, "").to_pylist() for column in columns]
         return np.array(texts, dtype=object).reshape(len(names), table.num_rows).T
 
-    def with_texts(self, codes: Floats, table: pa.Table | pa.RecordBatch) -> AnyArray:
+    def with_texts(self, codes: Floats, table: Rows) -> AnyArray:
         """Return codes with the texts in the columns of text; the codes themselves if there are none."""
         text = self.text
         if not text.any():
@@ -408,7 +408,7 @@ class Schema:
                 "table with these columns, or fit the model again on the columns that you have"
             )
 
-    def encode(self, table: pa.Table | pa.RecordBatch, *, where: str = "the table", unseen: float = np.nan) -> Floats:
+    def encode(self, table: Rows, *, where: str = "the table", unseen: float = np.nan) -> Floats:
         """Return the features as numbers, with NaN for values that are missing or infinite.
 
         Parameters

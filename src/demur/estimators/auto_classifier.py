@@ -119,6 +119,7 @@ class TableEncoding:
         named: list[str] = [] if text_features is None else [str(name) for name in np.asarray(text_features)]
         # all columns of a DataFrame are used: the user has chosen them
         schema = Schema.learn(table, keep=table.column_names, text=named)
+        schema = replace(schema, remarks={})  # numbers beyond 1e30 are clipped, as in arrays, and not missing
         return cls(schema, schema.categorical[~schema.text], schema.text)._with_text(joined(schema.texts(table)))
 
     def _with_text(self, texts: Objects) -> Self:
@@ -140,10 +141,13 @@ class TableEncoding:
             array = validate_data(estimator, X, reset=False, **_numbers(bool(self.text.any())))
             codes, texts = array[:, ~self.text].astype(np.float64, copy=False), joined(array[:, self.text])
         elif is_frame(X):
-            from demur.columns import as_table
+            from demur.columns.frames import as_table, has_infinity
 
             validate_data(estimator, X, reset=False, skip_check_array=True)
             table = as_table(X)
+            for name in table.column_names:
+                if has_infinity(table[name]):
+                    raise InputError(f"column {name!r} holds an infinite value; use NaN for a missing one.")
             codes, texts = self.schema.encode(table)[:, ~self.text], joined(self.schema.texts(table))
         else:
             raise InputError(

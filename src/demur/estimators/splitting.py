@@ -269,10 +269,7 @@ def set_aside(share: float | Fold, y: AnyArray, blocks: Blocks) -> Partition:
     else:
         # A rule must not be fitted on copies of training rows.
         drawn = blocks if blocks.suspects is None else Blocks(blocks.suspects, blocks.equal_rows)
-        for rare in (_RARE, 0):
-            chosen = _draw(drawn, y, share, np.random.RandomState(0), at_least=1, rare=rare)
-            if len(np.unique(y[~chosen])) > 1:  # otherwise nothing can be trained
-                break
+        chosen = _draw_representative(drawn, y, share, np.random.RandomState(0), at_least=1, rare=_RARE)
         train, aside = rows[~chosen], rows[chosen]
     aside = blocks.without_copies(aside)
     return Partition(train, aside, blocks.copies(aside, train))
@@ -296,9 +293,11 @@ def share_for_rule(rule: Any, n_rows: int, *, frozen: bool = False) -> float:
 
 
 def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None = None, seed: int = 0) -> Partition:
-    """Hold out the same share of the rows of every class, but never all rows of a class.
+    """Hold out rows that are representative of new rows, also those of rare classes.
 
-    ``aside`` is empty if too few rows would be left for training, and has one row of each block of a copied table.
+    The same share of each class is drawn; classes with one or two rows or blocks are drawn together, so that all rows
+    of one may be held out. ``aside`` is empty if too few rows would be left for training, and has one row of each block
+    of a copied table.
 
     Parameters
     ----------
@@ -316,7 +315,9 @@ def hold_out(X: Features, y: AnyArray, share: float, *, groups: ArrayLike | None
     array([2, 2, 2, 2])
     """
     blocks = blocks_of(X, y, groups)
-    chosen = _draw(blocks, y, share, np.random.default_rng(seed), at_least=int(groups is not None and share > 0))
+    at_least, rng = int(groups is not None and share > 0), np.random.default_rng(seed)
+    # With three rows or more, at least one is left to train on with a probability of 99 %, if a fifth is held out.
+    chosen = _draw_representative(blocks, y, share, rng, at_least=at_least, rare=3)
     if not _can_train(y[~chosen]):
         chosen[:] = False
     rows = np.arange(len(y))
@@ -442,6 +443,16 @@ def _numbered_folds(n_folds: int, y: AnyArray, blocks: Blocks) -> list[Fold]:
         fold[dealt] = np.arange(len(dealt)) % n_folds
     of_row = fold[blocks.of_row]
     return [(np.flatnonzero(of_row != number), np.flatnonzero(of_row == number)) for number in range(n_folds)]
+
+
+def _draw_representative(blocks: Blocks, y: AnyArray, share: float, rng: Any, *, at_least: int, rare: int) -> Mask:
+    """Draw rows of rare classes as often as others, unless nothing could then be trained or evaluated."""
+    for fewest in (rare, 0):
+        chosen = _draw(blocks, y, share, rng, at_least=at_least, rare=fewest)
+        left = y[~chosen]
+        if _can_train(left) and len(np.unique(left)) >= min(3, len(np.unique(y))) and np.isin(y[chosen], left).any():
+            break
+    return chosen
 
 
 def _draw(blocks: Blocks, y: AnyArray, share: float, rng: Any, *, at_least: int, rare: int = 0) -> Mask:

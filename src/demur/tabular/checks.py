@@ -11,14 +11,7 @@ from demur.array_types import Floats
 from demur.columns.frames import listed
 from demur.errors import InputError
 from demur.metrics import Interval, proportion_interval
-from demur.tabular.evaluation_figures import (
-    counted,
-    matrix_words,
-    mean_of,
-    per_hundred,
-    percent,
-    rows_needed,
-)
+from demur.tabular.evaluation_figures import counted, matrix_words, mean_of, per_hundred, percent, rows_needed
 
 if TYPE_CHECKING:
     from demur.tabular.evaluation import Evaluation
@@ -240,7 +233,7 @@ def _unknown_labels(result: "Evaluation") -> str:
 
 def _nothing_answered(result: "Evaluation") -> str:
     none = result.asking is None and not result.counts.n_answered
-    return f"The model declines all of {counted(result.n_rows, 'row', 'rows')}." if none else ""
+    return f"The model answers 0 of {counted(result.n_rows, 'row', 'rows')}." if none else ""
 
 
 @dataclass(frozen=True)
@@ -366,7 +359,7 @@ _CHECKS = (
         "DM014",
         "warning",
         "Labels that the model does not know",
-        "Correct the labels, or fit again with rows of these classes.",
+        "Correct the labels if they are wrong, or fit with more rows of these classes.",
         _unknown_labels,
     ),
     Check(

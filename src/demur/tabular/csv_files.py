@@ -6,7 +6,7 @@ import io
 import itertools
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -15,11 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from demur.array_types import ByName
-from demur.columns.frames import TableError, TableWarning, Values, check_names, listed, shown
+from demur.array_types import ByName, Names
+from demur.columns.frames import Batches, Rows, TableError, TableWarning, Types, Values, check_names, listed, shown
 from demur.columns.schema import kind_of_type, no_such_value
-
-_Piece: TypeAlias = pa.Table | pa.RecordBatch
 
 Numbers: TypeAlias = tuple[str, str, str, str]
 """Notation of the numbers in a column: prefix, thousands separator, decimal sign and unit."""
@@ -74,7 +72,7 @@ class CsvContent:
         decimal: str | None = None,
         dayfirst: bool | None = None,
         numbers: Mapping[str, Numbers] | None = None,
-        missing: Collection[str] | None = None,
+        missing: Names | None = None,
     ) -> None:
         if decimal not in (None, ".", ","):
             raise TableError(f"the decimal sign {shown(decimal)} is unknown: give , or .")
@@ -86,14 +84,15 @@ class CsvContent:
             self._remark(f"the first column has no name and is called {shown(INDEX)}; --keep {INDEX} uses it")
         size, names = dialect.header_bytes, dialect.names
         # A row of empty fields at the end: a quotation mark that is never closed swallows it.
-        end = b"\n" + self.delimiter.join(['""'] * len(names)).encode() + b"\n"
+        end = self.delimiter.join(['""'] * len(names)).encode() + b"\n"
         self._block = max(_BLOCK, _ROW_ROOM * size)
-        rows = stream_of(itertools.chain([head[size:]], iter(partial(text.read, self._block), b""), [end]))
+        blocks = itertools.chain([head[size:]], iter(partial(text.read, self._block), b""))
+        rows = stream_of(_followed_by(end, blocks))
         self._rows = _Blocks(_pieces(rows, self._block))
         self.columns: dict[str, pa.DataType | None] = dict.fromkeys(names)
         self.decimal, self.dayfirst, self.numbers, self.missing = decimal, dayfirst, numbers, missing
 
-    def read(self, labels: Collection[str]) -> pa.Table:
+    def read(self, labels: Names) -> pa.Table:
         """Return all rows, with types that fit them; the columns of labels stay as they are written."""
         text = pa.Table.from_batches(self._batches(dict.fromkeys(self.columns, pa.string())))
         table, given, words, points = _typed(text, self.decimal, {}), self.decimal, {}, True
@@ -167,9 +166,7 @@ class CsvContent:
         if remark:
             warnings.warn(f"{self.name}: {remark}", TableWarning, stacklevel=2)
 
-    def chunks(
-        self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
-    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    def chunks(self, columns: Types, copied: Names, rows: int) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Return record batches with the columns as the types, each with the text of the copied columns."""
         local = [
             name for name, wanted in columns.items() if self.dayfirst is not None and kind_of_type(wanted) == "date"
@@ -205,14 +202,15 @@ class CsvContent:
         plain = pc.replace_substring(found, thousands, "") if thousands else found
         return pc.cast(pc.replace_substring(plain, decimal, "."), pa.float64())
 
-    def _batches(self, types: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, types: Types) -> Batches:
         """Return record batches with the columns in ``types``, without the empty row at the end."""
         names = list(self.columns)
         # A quoted field that is never closed can only be the last one of its row.
         types = {**types, names[-1]: types.get(names[-1], pa.string())}
         options = (
             pacsv.ReadOptions(use_threads=False, block_size=self._block, column_names=names),
-            pacsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            # In a single column, an empty line is a row whose value is missing.
+            pacsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, ignore_empty_lines=len(names) > 1),
             _converting(types, self.decimal, self.missing, include_columns=list(types)),
         )
         try:
@@ -233,7 +231,7 @@ class CsvContent:
     def _explained(
         self,
         error: Exception,
-        types: Mapping[str, pa.DataType],
+        types: Types,
         names: list[str],
         n_before: int = 0,
         cells: Values | None = None,
@@ -294,6 +292,15 @@ def stream_of(blocks: Iterator[bytes]) -> io.BufferedReader:
     return io.BufferedReader(_Blocks(blocks), 1 << 16)
 
 
+def _followed_by(end: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Return the blocks, then a last line."""
+    last = b"\n"
+    for block in blocks:
+        last = block[-1:] or last
+        yield block
+    yield end if last in b"\r\n" else b"\n" + end
+
+
 def _pieces(stream: io.BufferedReader, size: int) -> Iterator[bytes]:
     r"""Return pieces of at most ``size`` bytes; Arrow loses the ``\n`` of a piece that begins inside of ``\r\n``."""
     while piece := stream.read(size - 1):
@@ -329,7 +336,7 @@ def _utf8(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
         yield data
 
 
-def _tidy(rows: _Piece) -> _Piece:
+def _tidy(rows: Rows) -> Rows:
     """Remove white space around text and the apostrophe in front of formulas; empty text is missing."""
     for position, field in enumerate(rows.schema):
         if pa.types.is_string(field.type):
@@ -339,7 +346,7 @@ def _tidy(rows: _Piece) -> _Piece:
     return rows
 
 
-def replaced(rows: _Piece, name: str, values: Values) -> _Piece:
+def replaced(rows: Rows, name: str, values: Values) -> Rows:
     """Return rows with other values in a column.
 
     Examples
@@ -350,13 +357,13 @@ def replaced(rows: _Piece, name: str, values: Values) -> _Piece:
     return rows.set_column(rows.schema.get_field_index(name), name, values)
 
 
-def _nulls(missing: Collection[str] | None) -> list[str]:
+def _nulls(missing: Names | None) -> list[str]:
     """Return the cells that are missing values, with and without surrounding spaces."""
     words = (*SPELLINGS, *(missing or ()))
     return [f"{before}{word}{after}" for word in words for before in ("", " ") for after in ("", " ")]
 
 
-def _texts(table: pa.Table, words: Mapping[str, Collection[str]] | None = None) -> dict[str, Values]:
+def _texts(table: pa.Table, words: Mapping[str, Names] | None = None) -> dict[str, Values]:
     """Return the columns of text without missing values, however they are spelled, and without the words of each."""
     found = {}
     for name in (field.name for field in table.schema if pa.types.is_string(field.type)):
@@ -365,7 +372,7 @@ def _texts(table: pa.Table, words: Mapping[str, Collection[str]] | None = None) 
     return found
 
 
-def _typed(text: pa.Table, decimal: str | None, words: Mapping[str, Collection[str]]) -> pa.Table:
+def _typed(text: pa.Table, decimal: str | None, words: Mapping[str, Names]) -> pa.Table:
     """Return a table of text with the types that Arrow finds; words for missing values count in their own columns."""
     return pa.table({name: column_of_text(text[name], decimal, missing=words.get(name)) for name in text.column_names})
 
@@ -375,7 +382,7 @@ def column_of_text(
     decimal: str | None = None,
     dayfirst: bool | None = None,
     wanted: pa.DataType | None = None,
-    missing: Collection[str] | None = None,
+    missing: Names | None = None,
 ) -> Values:
     """Convert a column of text to a type, by default to the one that it would have in a CSV file.
 
@@ -400,9 +407,7 @@ def column_of_text(
     return column if isinstance(text, pa.ChunkedArray) else column.combine_chunks()
 
 
-def _converting(
-    types: Mapping[str, pa.DataType], decimal: str | None, missing: Collection[str] | None, **more: Any
-) -> pacsv.ConvertOptions:
+def _converting(types: Types, decimal: str | None, missing: Names | None, **more: Any) -> pacsv.ConvertOptions:
     """Return how Arrow converts text: types, missing values, and the decimal sign."""
     return pacsv.ConvertOptions(column_types=types, null_values=_nulls(missing), decimal_point=decimal or ".", **more)
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from demur.array_types import AnyArray, ByName
-from demur.columns.frames import TableError, check_columns
+from demur.array_types import AnyArray, ByName, FilePath, Prices
+from demur.columns.frames import Batches, TableError, check_columns
 from demur.deferral import Capacity
 from demur.rules import Decision
 from demur.tabular.review_queue import rows_to_review, savings
@@ -84,7 +84,7 @@ class DecideOptions:
     """
 
     cost: float | None = None
-    prices: Mapping[str, float] | None = None
+    prices: Prices | None = None
     capacity: Mapping[str, float | None] | None = None
     review_budget: float | None = None
     proba: bool = False
@@ -100,7 +100,7 @@ class DecideOptions:
 def decide_file(
     model: TableModel,
     source: Source,
-    target: str | os.PathLike[str],
+    target: FilePath,
     options: DecideOptions | None = None,
     *,
     overwrite: bool = False,
@@ -179,9 +179,7 @@ def _limits(model: TableModel, options: DecideOptions) -> dict[str, float]:
     return {name: limit for name, limit in both.items() if limit is not None}
 
 
-def _plan(
-    model: TableModel, reader: TableReader, options: DecideOptions, limits: Mapping[str, float]
-) -> dict[str, AnyArray]:
+def _plan(model: TableModel, reader: TableReader, options: DecideOptions, limits: Prices) -> dict[str, AnyArray]:
     """Read all rows, and choose those to review, or assign them to experts at the least expected cost.
 
     The result has ``review`` and ``saves``, what each review saves, or ``ask``, the expert to ask.
@@ -213,7 +211,7 @@ def _checked(model: TableModel, reader: TableReader, options: DecideOptions) -> 
 
 def _decided(
     model: TableModel, reader: TableReader, kept: list[str], options: DecideOptions, plan: Mapping[str, AnyArray]
-) -> Iterator[pa.RecordBatch]:
+) -> Batches:
     """Return the columns to write, chunk by chunk."""
     said = {name: reader.columns[name] or pa.string() for name in model.experts.owners if name in reader.columns}
 

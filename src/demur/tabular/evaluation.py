@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from demur.array_types import AnyArray, ByName, FloatArray, Floats, Ints, Mask
+from demur.array_types import AnyArray, ByName, FloatArray, Floats, Ints, Mask, Names, Prices
 from demur.calibration import TemperatureScaling
 from demur.columns.frames import check_columns
 from demur.costs import check_cost
@@ -169,7 +169,7 @@ class Evaluation:
     starved: str | None = None
     false_alarms: tuple[float, float] | None = None
     importances: Mapping[str, Interval] = field(default_factory=dict)
-    ignored: Collection[str] = ()
+    ignored: Names = ()
 
     @classmethod
     def of(
@@ -558,7 +558,7 @@ def evaluate_table(
     *,
     cost: float | None = None,
     group: str | None = None,
-    prices: Mapping[str, float] | None = None,
+    prices: Prices | None = None,
     importances: bool = False,
     ignored: str | None = None,
     where: str = "the table",
@@ -666,7 +666,7 @@ def _importances(model: TableModel, result: Evaluation, rows: pa.Table, cost: fl
 
 
 def _decide(
-    model: TableModel, rows: pa.Table, cost: float | None, prices: Mapping[str, float] | None, where: str
+    model: TableModel, rows: pa.Table, cost: float | None, prices: Prices | None, where: str
 ) -> tuple[Decision[AnyArray], FloatArray]:
     """Decide for some rows at a time, whose scores together could take much memory."""
     decisions, tops, step = [], [], max(1, _AT_ONCE // len(model.classes))
@@ -681,7 +681,7 @@ def _decide(
 
 
 def _asking(
-    model: TableModel, data: LabelledTable, decision: Decision[AnyArray], prices: Mapping[str, float] | None
+    model: TableModel, data: LabelledTable, decision: Decision[AnyArray], prices: Prices | None
 ) -> tuple[Decision[AnyArray], ExpertEvaluation]:
     """Assign the rows within the limits of the experts, and compare their answers with the labels."""
     experts, names = model.experts, tuple(model.experts.columns)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from demur.array_types import AnyArray, ByName, Floats, Ints, Mask
+from demur.array_types import AnyArray, ByName, Floats, Ints, Mask, Prices
 from demur.guarantees import Coverage, RiskControl
 from demur.metrics import Interval, mean_interval, proportion_interval, risk_interval
 from demur.rules import Rule
@@ -129,7 +129,7 @@ FIGURES = {
     "system_risk": Figure("System risk", "cost per row: prices, mistakes"),
     "system_accuracy": Figure("System accuracy", "correct final answers", percent),
     "mean_cost": Figure("Mean cost", "cost per row by the cost matrix"),
-    "risk": Figure("Risk", "0-1-c: cost per row"),
+    "risk": Figure("Risk", "cost per row (0-1-c)"),
     "coverage": Figure("Coverage", "rows answered", percent),
     "accepted_accuracy": Figure("Accepted accuracy", "correct among the answers", percent),
     "risk_if_all_answered": Figure("Error rate", "wrong if all were answered"),
@@ -175,13 +175,13 @@ def rows_needed(difference: Interval, n_rows: int) -> str:
     Examples
     --------
     >>> rows_needed(Interval(0.01, -0.01, 0.03, 0.95), 100)
-    ' A difference of this size would take about 400 rows.'
+    ' To show a difference of this size takes about 400 rows.'
     """
     found = difference.estimate
     if not found:
         return ""
     needed = n_rows * ((found - (difference.low if found > 0 else difference.high)) / found) ** 2
-    return f" A difference of this size would take about {float(f'{needed:.2g}'):,.0f} rows."
+    return f" To show a difference of this size takes about {float(f'{needed:.2g}'):,.0f} rows."
 
 
 def json_ready(value: Any) -> Any:
@@ -620,7 +620,7 @@ class ExpertEvaluation:
     expected: Floats
     model_right: Mask
     expert_right: Floats
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Prices = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:

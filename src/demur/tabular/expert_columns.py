@@ -1,14 +1,13 @@
 """Experts in a table: the columns with their answers, the prices of questions, and their limits."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from demur.array_types import Mask, Objects
-from demur.columns.frames import TableError, Values, check_columns, did_you_mean, listed, shown
+from demur.array_types import Mask, Names, Objects, Prices
+from demur.columns.frames import Rows, TableError, Values, check_columns, did_you_mean, listed, shown
 from demur.deferral import Capacity
 from demur.deferral.experts import read_experts
 from demur.errors import InputTypeError
@@ -40,6 +39,7 @@ class ExpertColumns:
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> table = pa.table({"nurse says": ["yes", None, "no "], "y": ["yes", "no", "no"]})
     >>> experts = ExpertColumns.of({"nurse": ("nurse says", 0.05)}, {"nurse": 40}, table.column_names)
     >>> experts
@@ -49,15 +49,15 @@ class ExpertColumns:
     """
 
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    prices: Mapping[str, float] = field(default_factory=dict)
-    limits: Mapping[str, float] = field(default_factory=dict)
+    prices: Prices = field(default_factory=dict)
+    limits: Prices = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
         experts: Any,
-        limits: Mapping[str, float] | None,
-        header: Collection[str],
+        limits: Prices | None,
+        header: Names,
         where: str = "the table",
         uses: Mapping[str, str] | None = None,
     ) -> "ExpertColumns":
@@ -104,13 +104,11 @@ class ExpertColumns:
         """The expert of each column with answers."""
         return {column: name for name, columns in self.columns.items() for column in columns}
 
-    def present(self, columns: Collection[str]) -> bool:
+    def present(self, columns: Names) -> bool:
         """Return whether a table has a column with answers of at least one expert."""
         return any(column in columns for column in self.owners)
 
-    def answers(
-        self, table: pa.Table | pa.RecordBatch, known: Collection[str], *, where: str = "the table", first: int = 0
-    ) -> dict[str, Objects]:
+    def answers(self, table: Rows, known: Names, *, where: str = "the table", first: int = 0) -> dict[str, Objects]:
         """Return the answers of each expert, as text of shape (n_rows, n_people), None for no answer.
 
         Parameters
@@ -151,13 +149,14 @@ def given_answers(people: Objects) -> Mask:
     return np.asarray(people != np.array(None))
 
 
-def read_answers(column: Values, known: Collection[str]) -> Objects:
+def read_answers(column: Values, known: Names) -> Objects:
     """Return answers as class names: unchanged, without surrounding spaces, or as a number or boolean is read.
 
     An answer that is not a class is returned without surrounding spaces, and a gap as None.
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> read_answers(pa.array(["yes", " no ", "perhaps", "n/a"]), ["yes", "no"]).tolist()
     ['yes', 'no', 'perhaps', None]
     """

@@ -6,16 +6,16 @@ Modules that take seconds to import are imported after the options and the heade
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import filter as filter_names
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from demur.array_types import AnyArray, ByName, Features, Floats, Ints, Mask, Objects
+from demur.array_types import AnyArray, ByName, Features, Floats, Ints, Mask, Names, Objects, Prices, Texts
 from demur.columns.frames import TableError, as_table, check_columns, did_you_mean, listed, shown
 from demur.columns.schema import DROPPED, LARGEST, Schema, label_of
 from demur.errors import InputError, MissingExtraError
@@ -123,15 +123,15 @@ class FitOptions:
     guarantee_share: float | str = "auto"
     novelty: float | str | None = "auto"
     experts: Any = None
-    capacity: Mapping[str, float] | None = None
+    capacity: Prices | None = None
     test: Source | None = None
     holdout: float = 0.2
     group_split: str | None = None
     time_split: str | None = None
     risk_group: str | None = None
-    keep: Collection[str] = ()
-    drop: Collection[str] = ()
-    text: Collection[str] = ()
+    keep: Names = ()
+    drop: Names = ()
+    text: Names = ()
     out_of_scope: str | None = None
     out_of_scope_share: float | None = None
     delimiter: str | None = None
@@ -241,7 +241,7 @@ class TrainingFile:
 
     @classmethod
     def read(
-        cls, path: Source, target: str, spec: FitOptions, *, outputs: bool = False, answers: Collection[str] = ()
+        cls, path: Source, target: str, spec: FitOptions, *, outputs: bool = False, answers: Names = ()
     ) -> "TrainingFile":
         """Read a file, after its header was checked against the options.
 
@@ -483,7 +483,7 @@ def _fit_rows(
     *,
     schema: Schema | None = None,
     groups: AnyArray | None = None,
-    classes: Collection[str] = (),
+    classes: Names = (),
     given: Any = None,
     numbers: Ints | None = None,
     among: Sequence[str] = (),
@@ -546,7 +546,7 @@ def _fit_rows(
 def _rows_for_rule(
     rule: Rule | None,
     compared: Features,
-    labels: NDArray[np.str_],
+    labels: Texts,
     groups: AnyArray | None,
     share: float | str,
     *,
@@ -571,7 +571,7 @@ class _Training:
     schema: Schema
     codes: Floats
     values: AnyArray
-    labels: NDArray[np.str_]
+    labels: Texts
     groups: AnyArray | None
     parts: "Partition"
     rule: Rule | None
@@ -801,7 +801,7 @@ _TOLERATED = 0.02
 """Wrong rows, as a share of those outside of the largest class, up to which a column counts as a leak."""
 
 
-def likely_leaks(codes: Floats, labels: NDArray[np.str_], schema: Schema) -> list[str]:
+def likely_leaks(codes: Floats, labels: Texts, schema: Schema) -> list[str]:
     """Return a sentence for each column that alone predicts the class of nearly every row.
 
     A small tree is fitted on each column separately, and tested on other rows. Tables with only one column are not

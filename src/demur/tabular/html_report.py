@@ -3,10 +3,9 @@
 import base64
 import hashlib
 import math
-import os
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from demur import __version__
-from demur.array_types import ByName, Floats
+from demur.array_types import ByName, FilePath, Floats, Names
 from demur.costs import CostWarning
 from demur.errors import MissingExtraError
 from demur.metrics import Interval
@@ -57,7 +56,7 @@ _TILES = {
 
 def write_report(
     evaluation: Evaluation,
-    path: str | os.PathLike[str],
+    path: FilePath,
     *,
     title: str,
     made: Mapping[str, str] | None = None,
@@ -411,7 +410,7 @@ def asset(package: str, name: str) -> str:
     return files(package).joinpath("page", name).read_text(encoding="utf-8")
 
 
-def content_policy(style: str | Collection[str], script: str | Collection[str], *more: str) -> str:
+def content_policy(style: str | Names, script: str | Names, *more: str) -> str:
     """Return a content security policy that allows these styles and scripts, and nothing else from anywhere.
 
     Parameters
@@ -437,7 +436,7 @@ def content_policy(style: str | Collection[str], script: str | Collection[str], 
     return "; ".join((*rules, *more))
 
 
-def _source(texts: str | Collection[str]) -> str:
+def _source(texts: str | Names) -> str:
     """Return the expressions by which a policy allows these texts and no others."""
     some = [text for text in ([texts] if isinstance(texts, str) else texts) if text]
     digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in some]

@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +21,14 @@ from zipfile import BadZipFile
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from demur.array_types import AnyArray, ByName, Ints, Objects
+from demur.array_types import AnyArray, ByName, Ints, Names, Objects, Texts
 from demur.columns.frames import (
+    Batches,
     TableError,
     TableWarning,
+    Types,
     Values,
     as_table,
     check_columns,
@@ -44,7 +46,7 @@ from demur.tabular.csv_files import CsvContent, column_of_text, replaced, stream
 Source: TypeAlias = str | os.PathLike[str] | IO[bytes]
 """A path, ``"-"`` for standard input, or a binary stream."""
 
-_Batches: TypeAlias = Callable[[list[str], int], Iterator[pa.RecordBatch]]
+_ReadBatches: TypeAlias = Callable[[list[str], int], Batches]
 
 _HEAD = 1 << 16
 _AT_ONCE = 1 << 23  # the largest number of cells in a chunk
@@ -109,7 +111,7 @@ class TableReader:
     def __exit__(self, *_: object) -> None:
         self._close()
 
-    def read(self, labels: Collection[str] = ()) -> pa.Table:
+    def read(self, labels: Names = ()) -> pa.Table:
         """Return the whole table, with types that fit all rows; labels are not read as numbers with a unit."""
         table = self._content.read(labels)
         if not table.num_rows:
@@ -121,7 +123,7 @@ class TableReader:
         types = {name: kind for name, kind in self.columns.items() if not name.isdigit()}
         return pa.Table.from_batches(list(self.chunks(types))) if types else pa.table({})
 
-    def chunks(self, columns: Mapping[str, pa.DataType], rows: int = 65_536) -> Iterator[pa.RecordBatch]:
+    def chunks(self, columns: Types, rows: int = 65_536) -> Batches:
         """Return the table in chunks, in bounded memory.
 
         Parameters
@@ -139,7 +141,7 @@ class TableReader:
         return (chunk for chunk, _ in self.chunks_and_copies(columns, (), rows))
 
     def chunks_and_copies(
-        self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int = 65_536
+        self, columns: Types, copied: Names, rows: int = 65_536
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Return chunks as :meth:`chunks` does, each with unchanged copies of some columns.
 
@@ -174,7 +176,7 @@ class ArrowContent:
 
     delimiter = None
 
-    def __init__(self, name: str, schema: pa.Schema, batches: _Batches, matrix: StoredRows | None = None) -> None:
+    def __init__(self, name: str, schema: pa.Schema, batches: _ReadBatches, matrix: StoredRows | None = None) -> None:
         check_names(tuple(schema.names), name)
         for field in schema:
             getattr(field.type, "tz", None)  # raises an error if the file is damaged there
@@ -185,12 +187,16 @@ class ArrowContent:
         self.name, self._batches, self.matrix = name, batches, matrix
         self.notation: ByName = {}
 
-    def read(self, _: Collection[str] = ()) -> pa.Table:
-        """Return all rows."""
+    def read(self, labels: Names = ()) -> pa.Table:
+        """Return all rows; columns without a type become dates, except for labels."""
         with _explained(self.name, "table"):
-            return pa.Table.from_batches(self._validated(self._schema.names, 1 << 20), self._schema)
+            table = pa.Table.from_batches(self._validated(self._schema.names, 1 << 20), self._schema)
+        for name, kind in self.columns.items():
+            if kind is None and name not in labels:
+                table = replaced(table, name, column_of_text(table[name]))
+        return table
 
-    def _validated(self, names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def _validated(self, names: list[str], rows: int) -> Batches:
         """Return the batches after a check of their offsets and texts, which Arrow does not check when it reads."""
         stored = [name for name, columns in self._stored.items() if not set(columns).isdisjoint(names)]
         for batch in self._batches(stored, rows):
@@ -198,9 +204,7 @@ class ArrowContent:
             chosen.validate(full=True)
             yield plain_table(chosen).select(names)
 
-    def chunks(
-        self, columns: Mapping[str, pa.DataType], copied: Collection[str], rows: int
-    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    def chunks(self, columns: Types, copied: Names, rows: int) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Return record batches with the columns as the types, each with the copied columns as they are."""
         with _explained(self.name, "table"):
             for batch in self._validated(list(dict.fromkeys((*columns, *copied))), rows):
@@ -218,7 +222,7 @@ def _parquet(stream: BinaryIO, name: str) -> ArrowContent:
 
     file = pq.ParquetFile(_seekable(stream))
 
-    def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(names: list[str], rows: int) -> Batches:
         for group in range(file.num_row_groups):  # over several groups Arrow keeps all that it has read
             yield from file.iter_batches(rows, [group], columns=names)
 
@@ -242,8 +246,16 @@ def _arrays(stream: BinaryIO, name: str) -> ArrowContent:
 def _json_lines(stream: BinaryIO, name: str) -> ArrowContent:
     import pyarrow.json as pajson
 
-    table = pajson.read_json(stream, pajson.ReadOptions(block_size=_AT_ONCE))
-    return ArrowContent(name, table.schema, lambda names, rows: iter(table.select(names).to_batches(rows)))
+    data, options = pa.BufferReader(stream.read()), pajson.ReadOptions(block_size=_AT_ONCE)
+    table = pajson.read_json(data, options)
+    dates = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
+    if dates:  # Arrow adds a time to them: read as text again
+        data.seek(0)
+        text = pa.schema([(one, pa.string()) for one in dates])
+        table = pajson.read_json(data, options, pajson.ParseOptions(explicit_schema=text)).select(table.column_names)
+    content = ArrowContent(name, table.schema, lambda names, rows: iter(table.select(names).to_batches(rows)))
+    content.columns |= dict.fromkeys(dates)
+    return content
 
 
 def _workbook(stream: BinaryIO, name: str, notation: Mapping[str, Any]) -> CsvContent:
@@ -256,7 +268,7 @@ def _workbook(stream: BinaryIO, name: str, notation: Mapping[str, Any]) -> CsvCo
         ) from None
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(stream.read()))
-        rows = [row for row in book.get_sheet_by_index(0).to_python() if any(value != "" for value in row)]
+        rows = [row for row in book.get_sheet_by_index(0).to_python() if len(row) == 1 or any(one != "" for one in row)]
     except Exception as error:  # the library has exceptions of its own
         raise TableError(f"{name} cannot be read as a workbook ({error}): unpack it, or save it as CSV") from error
     if len(book.sheet_names) > 1:
@@ -375,7 +387,7 @@ def _parquet_folder(folder: Path) -> ArrowContent:
             problem = f"{path.name} and {paths[0].name} in {name} have different columns"
             raise TableError(f"{problem} ({listed(sorted(different))}): give a folder whose files have the same")
 
-    def batches(names: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(names: list[str], rows: int) -> Batches:
         options = {"schema": schema, "columns": names, "batch_size": rows, "batch_readahead": 1}
         return itertools.chain.from_iterable(one.to_batches(**options) for one in files.get_fragments())
 
@@ -490,6 +502,8 @@ def read_labels(source: Source, target: str, n_rows: int) -> pa.Table:
     if table.num_columns == 1:
         table = table.rename_columns([target])
     check_columns([target], table.column_names, name, " with the labels (or give --labels)")
+    if table.num_columns == 1 and table.slice(n_rows)[target].null_count == table.num_rows - n_rows:
+        table = table.slice(0, n_rows)  # without empty lines at the end
     if table.num_rows != n_rows:
         raise TableError(
             f"{name} has {table.num_rows:,} labels for {n_rows:,} rows: give one for each row, and a header in CSV"
@@ -500,11 +514,11 @@ def read_labels(source: Source, target: str, n_rows: int) -> pa.Table:
 def read_labelled(
     source: Source,
     schema: Schema,
-    classes: Collection[str],
+    classes: Names,
     *,
     delimiter: str | None = None,
     strict: bool = True,
-    allowed: Collection[str] = (),
+    allowed: Names = (),
     labels: Source | None = None,
     **notation: Any,
 ) -> pa.Table:
@@ -559,7 +573,7 @@ def read_labelled(
     return replaced(table, target, pa.array([read_label(label, known) for label in chosen], pa.string()))
 
 
-def read_label(text: str | None, known: Collection[str]) -> str | None:
+def read_label(text: str | None, known: Names) -> str | None:
     """Return the class that a label names: as it is, without spaces around it, or read as a number or boolean.
 
     Examples
@@ -606,8 +620,8 @@ def class_texts(column: Values) -> Objects:
 
     Examples
     --------
-    >>> class_texts(pa.chunked_array([[3.0, None, 2.5]])).tolist()
-    ['3', None, '2.5']
+    >>> class_texts(pa.chunked_array([[3.0, None, 2.1]], pa.float32())).tolist()
+    ['3', None, '2.1']
     """
     return np.array([label_text(value) for value in _plain(column).to_pylist()], dtype=object)
 
@@ -672,7 +686,7 @@ class LabelledTable:
     """
 
     rows: pa.Table
-    labels: NDArray[np.str_]
+    labels: Texts
     numbers: Ints
     target: str
     name: str = "the table"
@@ -711,7 +725,7 @@ class LabelledTable:
         return replace(self, rows=rows, labels=self.labels[chosen], numbers=self.numbers[chosen])
 
 
-def check_classes(labels: NDArray[np.str_], target: str) -> None:
+def check_classes(labels: Texts, target: str) -> None:
     """Refuse labels that no classifier can be fitted on: one class only, or nearly all different.
 
     Examples
@@ -733,9 +747,11 @@ def check_classes(labels: NDArray[np.str_], target: str) -> None:
 
 
 def _plain(column: Values) -> Values:
-    """Decode dictionaries, and remove nanoseconds, which Python's dates do not have."""
+    """Decode dictionaries, and remove nanoseconds, which Python's dates do not have, and the noise of single floats."""
     column = decoded(column)
     kind = column.type
+    if pa.types.is_float32(kind):  # 0.1 would be 0.10000000149011612
+        return column.cast(pa.string()).cast(pa.float64())
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return column.cast(pa.timestamp("us", kind.tz), safe=False)
     return column

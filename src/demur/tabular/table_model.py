@@ -1,6 +1,5 @@
 """TableModel: decisions for the rows of a table."""
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -9,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
-from demur.array_types import AnyArray, ByName, Estimator, FloatArray, Floats, Ints, Mask
-from demur.columns.frames import Values, as_table, check_columns
+from demur.array_types import AnyArray, ByName, Estimator, FloatArray, Floats, Ints, Mask, Names, Prices
+from demur.columns.frames import Rows, Values, as_table, check_columns
 from demur.columns.schema import LARGEST, Column, Schema, as_type
 from demur.costs import check_cost
 from demur.deferral.experts import Expert, check_prices
@@ -42,7 +41,6 @@ _LEAST_MOVED = 0.2
 _MOST_TRIED = 60
 """Maximum number of columns that are tried for one row: those whose values differ most from the typical ones of two
 classes."""
-_Rows: TypeAlias = pa.Table | pa.RecordBatch
 _Decided: TypeAlias = tuple[Decision[AnyArray], Floats]
 
 
@@ -184,7 +182,7 @@ class TableModel:
         if not self.cost_adjustable and (self.cost is None or not np.all(prices == self.cost)):
             raise InputError(f"this model cannot decide for another cost: {self.why_cost_fixed}.")
 
-    def check_prices(self, prices: Mapping[str, float] | None) -> None:
+    def check_prices(self, prices: Prices | None) -> None:
         """Refuse prices of unknown experts, and values that are not prices."""
         if prices and not self.asks_experts:
             raise InputError("this model has no experts, so there are no prices to change: fit it with experts.")
@@ -203,9 +201,7 @@ class TableModel:
         shape = f"{len(self.classes)} classes, {len(self.schema.columns)} columns"
         return f"TableModel({model!r} for {self.target!r}: {shape})"
 
-    def decide(
-        self, table: Any, cost: ArrayLike | None = None, prices: Mapping[str, float] | None = None
-    ) -> Decision[AnyArray]:
+    def decide(self, table: Any, cost: ArrayLike | None = None, prices: Prices | None = None) -> Decision[AnyArray]:
         """Decide for each row of a table.
 
         Parameters
@@ -227,7 +223,7 @@ class TableModel:
         table: Any,
         cost: ArrayLike | None = None,
         *,
-        prices: Mapping[str, float] | None = None,
+        prices: Prices | None = None,
         where: str = "the table",
         first: int = 0,
     ) -> _Decided:
@@ -238,7 +234,7 @@ class TableModel:
         return self._decide(as_table(table), cost, prices, where, first)[:2]
 
     def _decide(
-        self, table: _Rows, cost: ArrayLike | None, prices: Mapping[str, float] | None, where: str, first: int = 0
+        self, table: Rows, cost: ArrayLike | None, prices: Prices | None, where: str, first: int = 0
     ) -> tuple[Decision[AnyArray], Floats, Floats | None]:
         """Return decisions, scores, and the codes of the schema, with a mark for new categories."""
         if cost is not None:
@@ -258,7 +254,7 @@ class TableModel:
             decision = decision.declining(self.novelty.novel(codes))
         return decision, scores, codes
 
-    def _features(self, codes: Floats, table: _Rows) -> AnyArray:
+    def _features(self, codes: Floats, table: Rows) -> AnyArray:
         """Return the input of the classifier: new categories and numbers that are too large count as missing."""
         known = np.where(self._unseen(codes) | (np.abs(codes) > LARGEST), np.nan, codes)
         return self.schema.with_texts(known, table)
@@ -266,7 +262,7 @@ class TableModel:
     def _unseen(self, codes: Floats) -> Mask:
         return np.asarray((codes == UNSEEN) & self.schema.categorical)
 
-    def _decide_elsewhere(self, table: _Rows, costs: Floats | None, where: str, first: int) -> _Decided:
+    def _decide_elsewhere(self, table: Rows, costs: Floats | None, where: str, first: int) -> _Decided:
         """Decide by a classifier that was fitted elsewhere."""
         from joblib import parallel_config
 
@@ -280,7 +276,7 @@ class TableModel:
             raise refusal(error, self.classifier, where, first) from error
         return decided
 
-    def answer_columns(self, columns: Collection[str] = ()) -> tuple[str, ...]:
+    def answer_columns(self, columns: Names = ()) -> tuple[str, ...]:
         """Return the names of the columns of :meth:`answers` for a table that has ``columns``."""
         if not self.asks_experts:
             return ANSWER_COLUMNS
@@ -293,7 +289,7 @@ class TableModel:
         cost: ArrayLike | None = None,
         *,
         proba: bool = False,
-        prices: Mapping[str, float] | None = None,
+        prices: Prices | None = None,
         ask: Ints | None = None,
         review: Mask | None = None,
         where: str = "the table",
@@ -399,7 +395,7 @@ class TableModel:
                 found[row] = self._ambiguous(rows.slice(row, 1), codes[row], pairs[row], before, options)
         return found
 
-    def _ambiguous(self, row: _Rows, codes: Floats, pair: Ints, before: float, options: Any) -> list[dict[str, str]]:
+    def _ambiguous(self, row: Rows, codes: Floats, pair: Ints, before: float, options: Any) -> list[dict[str, str]]:
         """Name the columns that bring a row nearest to an answer if their value is typical of one of two classes."""
         assert self.typical is not None
         (low, high), typical = self.typical[:2], self.typical[2 + pair]
@@ -530,7 +526,7 @@ def typical_rows(codes: Floats, categorical: Mask, labels: AnyArray, classes: An
     return np.array(found)
 
 
-def model_input(schema: Schema, table: pa.Table | pa.RecordBatch, reads: Reads, where: str = "the table") -> Any:
+def model_input(schema: Schema, table: Rows, reads: Reads, where: str = "the table") -> Any:
     """Return rows as an estimator takes them.
 
     Parameters
@@ -610,7 +606,7 @@ def answer_confidence(decision: Decision[AnyArray], proba: FloatArray | None, co
     return found if decision.novel is None else np.where(decision.novel, np.fmin(found, 0.0), found)
 
 
-def is_rejected(answers: _Rows) -> pa.Array:
+def is_rejected(answers: Rows) -> pa.Array:
     """Return which rows of :meth:`TableModel.answers` have no answer yet: declined, or passed to an expert.
 
     Examples

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from demur.array_types import FilePath
 from demur.columns.frames import TableError, decoded, plain_table, shown
 from demur.whole_file import open_whole
 
@@ -62,10 +62,10 @@ class TableWriter:
 
     def __init__(
         self,
-        target: str | os.PathLike[str],
+        target: FilePath,
         *,
         overwrite: bool = False,
-        inputs: Iterable[str | os.PathLike[str]] = (),
+        inputs: Iterable[FilePath] = (),
         spreadsheet_safe: bool = False,
     ) -> None:
         self._guards, self._overwrite = spreadsheet_safe, overwrite
