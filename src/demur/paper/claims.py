@@ -112,7 +112,8 @@ class Figures:
         """Yield problem, cost, and the means (or deviations) of some methods, where all of them are known."""
         name = "std" if std else "mean"
         for problem, cost in dict.fromkeys((problem, cost) for _, problem, cost, _ in self.numbers.values):
-            found = [getattr(self.numbers.get(metric, problem, cost, method), name, None) for method in methods]
+            values = (self.numbers.values.get((metric, problem, cost, method)) for method in methods)
+            found = [getattr(value, name, None) for value in values]
             known = [value for value in found if value is not None]
             if len(known) == len(found):
                 yield problem, cost, known
@@ -152,10 +153,7 @@ class Judged(NamedTuple):
 
 def judge(claims: Iterable[Claim], results: Results, published: Numbers, known: Known | None = None) -> list[Judged]:
     """Test every claim on our figures and on the paper's printed ones."""
-    ours, paper = (
-        Figures(numbers, found, known or Known())
-        for numbers, found in ((results.paper_numbers, results), (published, None))
-    )
+    ours, paper = Figures(results.paper_numbers, results, known or Known()), Figures(published)
     return [Judged(claim, claim.find(ours), claim.find(paper)) for claim in claims]
 
 
@@ -212,7 +210,7 @@ def _tau_matters(of: Figures) -> Cases:
         spreads = []
         for cost in of.results.experiment.protocol.costs:
             for score in of.results.scores.get((problem, cost, "OVA+hin"), []):
-                per_decay = np.reshape([np.nan if risk is None else risk for risk in score.rivals], (-1, 5))
+                per_decay = np.array(score.rivals, float).reshape(-1, 5)
                 best = per_decay[int(np.nanargmin(np.nanmin(per_decay, axis=1)))]
                 spreads.append(float(np.nanmax(best) / max(float(np.nanmin(best)), 1e-9) - 1))
         if spreads:

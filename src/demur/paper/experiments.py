@@ -211,13 +211,14 @@ class Experiment:
                 return method
         return None
 
-    def only(self, *, problems: tuple[str, ...] = (), methods: tuple[str, ...] = ()) -> "Experiment":
+    def only(self, *, problems: Sequence[str] = (), methods: Sequence[str] = ()) -> "Experiment":
         """Return the experiment restricted to some problems and methods, by name; empty means all."""
+        kept = [self.find(name) for name in methods] or self.all_methods
         return replace(
             self,
-            problems=tuple(name for name in self.problems if not problems or name in problems),
-            methods=tuple(method for method in self.methods if not methods or method.name in methods),
-            more=tuple(method for method in self.more if not methods or method.name in methods),
+            problems=tuple(name for name in self.problems if name in (problems or self.problems)),
+            methods=tuple(method for method in self.methods if method in kept),
+            more=tuple(method for method in self.more if method in kept),
         )
 
 
@@ -361,13 +362,11 @@ def chosen_experiments(
         chosen = [published_benchmark()]
     if short:
         chosen = [quick(one) for one in chosen]
-    known = [set(vars(one.protocol)) for one in chosen]
-    for name in settings:
-        if not any(name in names for names in known):
-            chosen[0].with_settings({name: settings[name]})
+    for name in set(settings).difference(*(vars(one.protocol) for one in chosen)):
+        chosen[0].with_settings({name: ""})  # which raises the error
     return [
-        one.with_settings({name: text for name, text in settings.items() if name in names})
-        for one, names in zip(chosen, known, strict=True)
+        one.with_settings({name: text for name, text in settings.items() if name in vars(one.protocol)})
+        for one in chosen
     ]
 
 
@@ -426,13 +425,8 @@ def restrict(experiments: Sequence[Experiment], problems: Sequence[str], methods
     for name in problems:
         if name not in known:
             raise InputError(f"unknown problem {name!r}; there are {', '.join(known)}.")
-    found = [tuple(method.name for name in methods if (method := one.find(name))) for one in experiments]
-    kept = [
-        one.only(problems=tuple(problems), methods=own)
-        for one, own in zip(experiments, found, strict=True)
-        if own or not methods
-    ]
-    return [one for one in kept if one.problems]
+    kept = [one.only(problems=problems, methods=methods) for one in experiments]
+    return [one for one in kept if one.problems and one.all_methods]
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, str]:

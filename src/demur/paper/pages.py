@@ -2,10 +2,12 @@
 
 import csv
 import io
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from scipy.stats import rankdata
 
@@ -17,7 +19,7 @@ from demur.paper.claims import BENCHMARK_CLAIMS, SYNTHETIC_CLAIMS, Finding, Judg
 from demur.paper.experiments import Experiment, SyntheticProtocol, published_benchmark
 from demur.paper.figures import check_matplotlib, draw_figures
 from demur.paper.population import PopulationErrors, population_errors
-from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, identify, training_rows
+from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, training_rows
 from demur.paper.records import Store, trace
 from demur.paper.trial_jobs import matching
 from demur.paper.trial_means import METRICS, TEST, Numbers, Published, Results, Value, agreement, collect
@@ -73,8 +75,8 @@ def results_csv(
     writer.writerow(COLUMNS)
     costs = results.experiment.protocol.costs
     for where in product(METRICS, results.problems, costs, [*methods, BAYES]):
-        if (ours := numbers.get(*where)) is not None:
-            paper = published.get(*where) or Value(None, None, 0)
+        if (ours := numbers.values.get(where)) is not None:
+            paper = published.values.get(where) or Value(None, None, 0)
             figures = [(ours.mean, 6), (ours.std, 6), (paper.mean, 4), (paper.std, 4)]
             texts = ["" if number is None else f"{number:.{digits}f}" for number, digits in figures]
             metric, problem, cost, method = where
@@ -96,7 +98,7 @@ def full_table(metric: str, results: Results, methods: Sequence[str], published:
         for cost in results.experiment.protocol.costs:
             bold = numbers.bold[problem, cost]
             where = [(metric, problem, cost, method) for method in methods]
-            cells = [_cell(numbers.get(*one), published.get(*one), bold=one[-1] in bold) for one in where]
+            cells = [_cell(numbers.values.get(one), published.values.get(one), bold=one[-1] in bold) for one in where]
             rows.append([name, f"{cost:g}", *cells])
             name = ""
     return markdown_table(["data set", "c", *methods], rows)
@@ -107,7 +109,7 @@ def rejection_table(results: Results, published: Numbers, bayes: dict[float, Bay
     rows = []
     for cost, best in bayes.items():
         where = [("rejection_ratio", results.problems[-1], cost, method) for method in results.methods]
-        pairs = [(_percent(results.paper_numbers.get(*one)), published.get(*one)) for one in where]
+        pairs = [(_percent(results.paper_numbers.values.get(one)), published.values.get(one)) for one in where]
         cells = [f"{ours}<br>paper {_percent(paper)}" if paper else ours for ours, paper in pairs]
         rows.append([f"{cost:g}", *cells, f"{100 * best.rejection_rate.value:.1f}"])
     return markdown_table(["c", *results.methods, f"{BAYES}-optimal"], rows)
@@ -230,10 +232,7 @@ def write_outputs(
 def _gather(out: Path, experiments: Sequence[Experiment], published: Published, place: DataPlace | None) -> Outcome:
     found: dict[str, Results] = {}
     for experiment in experiments:
-        identities = None
-        if place is not None:
-            identities = {problem: identify(problem, experiment.protocol, place) for problem in experiment.problems}
-        results = collect(experiment, matching(experiment, Store(out, experiment.name), identities))
+        results = collect(experiment, matching(experiment, Store(out, experiment.name), place))
         if results.records:
             found[experiment.name] = results
     if not found:
@@ -247,8 +246,8 @@ def _gather(out: Path, experiments: Sequence[Experiment], published: Published, 
         known = Known({cost: summary(cost) for cost in protocol.costs}, population_errors(synthetic.experiment))
         claims += judge(SYNTHETIC_CLAIMS, synthetic, published.synthetic, known)
     if benchmark is not None:
-        stand_ins = [problem for problem, note in benchmark.notes.items() if note == STAND_IN_NOTE]
-        published = replace(published, benchmark=published.benchmark.without(stand_ins))
+        if STAND_IN_NOTE in benchmark.notes.values():  # figures of other data are not compared
+            published = replace(published, benchmark=Numbers())
         claims += judge(BENCHMARK_CLAIMS, benchmark, published.benchmark)
     return Outcome(benchmark, synthetic, found.get("modern"), known, published, claims)
 
@@ -483,17 +482,13 @@ def _benchmark_section(outcome: Outcome, part: Results) -> str:
 def _tables_page(outcome: Outcome) -> str:
     """Return tables.md: the three tables of the paper's appendix, and those of the further losses."""
     sections = ["# All tables", outcome.warning()]
-    part = outcome.benchmark
-    for number, (metric, title) in enumerate(TITLES.items() if part else (), start=6):
-        assert part is not None
-        tables = {
-            f"Table {number}": full_table(metric, part, part.methods, outcome.published.benchmark),
-            "More losses": full_table(metric, part, ["CE", *part.all_methods[len(part.methods) :]]),
-        }
-        note = NO_ANSWER if metric == "accepted_accuracy" else ""
-        sections += [f"## {heading}: {title}\n\n{MEANS}{note}\n\n{table}" for heading, table in tables.items()]
-    part = outcome.synthetic
-    if part is not None:
+    if part := outcome.benchmark:
+        for number, (metric, title) in enumerate(TITLES.items(), start=6):
+            head = f"{title}\n\n{MEANS}{NO_ANSWER if metric == 'accepted_accuracy' else ''}"
+            table = full_table(metric, part, part.methods, outcome.published.benchmark)
+            more = full_table(metric, part, ["CE", *part.all_methods[len(part.methods) :]])
+            sections += [f"## Table {number}: {head}\n\n{table}", f"## More losses: {head}\n\n{more}"]
+    if part := outcome.synthetic:
         table = full_table("zoc_risk", part, part.methods)
         sections.append(f"## Synthetic data: 0-1-c risk by training points per class\n\n{table}")
     return _joined(sections)
@@ -527,20 +522,9 @@ refuted, by a witness that was computed twice."""
 CLAIMED = "what the loss claims for K > 2; a quick run does not check it."
 
 
-def best_counts(results: Results) -> list[tuple[str, str]]:
-    """Return for each loss the number of cells in which it is the best or equivalent to it, in descending order."""
-    numbers = results.paper_numbers
-    counted = []
-    for method in results.methods:
-        cells = [bold for (problem, cost), bold in numbers.bold.items() if method in numbers.rivals(problem, cost)]
-        counted.append((method, sum(method in bold for bold in cells), len(cells)))
-    counted.sort(key=lambda one: (-one[1], one[0]))
-    return [(method, f"{best} of {n}") for method, best, n in counted if n]
-
-
 def _modern_page(results: Results, warning: str) -> str:
     """Return the page of all losses, one row for each."""
-    run, numbers, costs = trace(results.records), results.paper_numbers, results.experiment.protocol.costs
+    run, numbers = trace(results.records), results.paper_numbers
     head = HEAD.format(
         networks=run.networks,
         diverged=run.failed,
@@ -549,30 +533,25 @@ def _modern_page(results: Results, warning: str) -> str:
         test=TEST,
         verdict=CLAIMED if results.experiment.quick else CHECKED,
     )
-    ranks, rows = _mean_ranks(numbers), []
-    for method, counts in best_counts(results):
+    best, ranks, risks = (defaultdict[Any, list[float]](list) for _ in range(3))
+    for (problem, cost), bold in numbers.bold.items():
+        rivals = numbers.rivals(problem, cost)
+        means = [numbers.values["zoc_risk", problem, cost, method].mean or 0.0 for method in rivals]
+        for method, risk, place in zip(rivals, means, rankdata(means).tolist(), strict=True):
+            best[method].append(method in bold)
+            ranks[method].append(place)
+            risks[method, problem].append(risk)
+    rows = []
+    for method in sorted(best, key=lambda one: (-sum(best[one]), one)):
         loss = get(method)
         trainings = "one per cost" if loss.trained_for_cost else "one for all costs"
         verdict = "calibrated" if loss.calibrated_for(3) else "not calibrated"
         if not results.experiment.quick:
             report = check_calibration(loss, 3, 0.2)
             verdict = f"{report.verdict}: {report.evidence}"
-        risks = []
-        for problem in results.problems:
-            means = [numbers.mean("zoc_risk", problem, cost, method) for cost in costs]
-            known = [mean for mean in means if mean is not None]
-            risks.append(f"{sum(known) / len(known):.4f}" if known else "?")
-        rows.append([method, loss.family, verdict, trainings, counts, f"{ranks[method]:.1f}", *risks])
+        own = [risks[method, problem] for problem in results.problems]
+        cells = [f"{sum(known) / len(known):.4f}" if known else "?" for known in own]
+        counts, rank = f"{sum(best[method])} of {len(best[method])}", f"{sum(ranks[method]) / len(ranks[method]):.1f}"
+        rows.append([method, loss.family, verdict, trainings, counts, rank, *cells])
     headings = ["loss", "family", "verdict", "trainings", "best or equivalent", "mean rank", *results.problems]
     return _joined([head, warning, markdown_table(headings, rows)])
-
-
-def _mean_ranks(numbers: Numbers) -> dict[str, float]:
-    """Return each loss's mean rank over the cells; equal risks share their ranks."""
-    ranks: dict[str, list[float]] = {}
-    for problem, cost in numbers.bold:
-        rivals = numbers.rivals(problem, cost)
-        means = [numbers.mean("zoc_risk", problem, cost, method) or 0.0 for method in rivals]
-        for rank, method in zip(rankdata(means).tolist(), rivals, strict=True):
-            ranks.setdefault(method, []).append(rank)
-    return {method: sum(places) / len(places) for method, places in ranks.items()}

@@ -9,18 +9,15 @@ scores, is negative (Theorem 4).
 from dataclasses import replace
 from typing import NamedTuple, cast
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from demur.array_types import Floats, Mask
 from demur.losses import resolve
 from demur.losses.pairwise import BetaSide, PairwiseLoss
+from demur.margins import Exponential
 from demur.paper.experiments import Experiment, SyntheticProtocol
 from demur.paper.problems import gaussians_of, seed_for
 from demur.theory import pointwise_risk
-from demur.theory.examined_loss import ExaminedLoss
-from demur.theory.theorem_four import rejector_slope
 
 MOST_POINTS = 60_000
 """Largest number of test points."""
@@ -90,36 +87,21 @@ def population_errors(experiment: Experiment) -> dict[tuple[str, float], Populat
 
 
 def slopes_at_zero(loss: PairwiseLoss, eta: Floats) -> Floats:
-    """Return the part of the risk's slope in r at r = 0 that depends on neither the cost nor beta."""
-    unit, rejecting = replace(loss, beta=1.0), _slope_of_rejecting(loss)
-    parts = []
-    for rows in torch.split(torch.from_numpy(np.ascontiguousarray(eta)), 5_000):
-        slope = _slope_at_likely_scores(unit, rows)
-        if slope is None:
-            subject = ExaminedLoss.untried(unit, rows.shape[1], 0.5, symmetric=True)
-            slope, _ = rejector_slope(subject, rows)
-        parts.append(slope)
-    return torch.cat(parts).numpy() - 0.5 * rejecting
+    """Return the part of the risk's slope in r at r = 0 that depends on neither the cost nor beta.
 
-
-def _slope_at_likely_scores(loss: PairwiseLoss, eta: Tensor) -> Tensor | None:
-    """Return the slope in r at log eta, or at half of it, if the gradient in the class scores is zero there; else None.
-
-    These are the minimisers of the logarithmic and of the exponential loss.
+    The class scores of the minimiser are log eta, or half of it with the exponential loss.
     """
-    for factor in (1.0, 0.5):
-        scores = torch.cat([factor * eta.log(), torch.zeros(len(eta), 1, dtype=eta.dtype)], -1).requires_grad_()
-        (gradient,) = torch.autograd.grad(pointwise_risk(loss, scores, eta, 0.5).sum(), scores)
-        if float(gradient[:, :-1].abs().max()) < 1e-10:
-            return gradient[:, -1]
-    return None
+    points = torch.from_numpy(eta)
+    classes = points.log() * (0.5 if isinstance(loss.phi, Exponential) else 1.0)
+    scores = torch.cat([classes, torch.zeros_like(points[:, :1])], -1).requires_grad_()
+    (gradient,) = torch.autograd.grad(pointwise_risk(replace(loss, beta=1.0), scores, points, 0.5).sum(), scores)
+    assert float(gradient[:, :-1].abs().max()) < 1e-10
+    return gradient[:, -1].numpy() - 0.5 * _slope_of_rejecting(loss)
 
 
 def _slope_of_rejecting(loss: PairwiseLoss) -> float:
     """Return psi'(0): the slope of c psi(beta r) at r = 0 is c beta times it."""
-    zero = torch.zeros(1, dtype=torch.float64, requires_grad=True)
-    (slope,) = torch.autograd.grad(loss.psi_or_phi(zero).sum(), zero)
-    return float(slope)
+    return float(loss.psi_or_phi.slope(torch.zeros(1, dtype=torch.float64)))
 
 
 def rejects(loss: PairwiseLoss, answering: Floats, n_classes: int, cost: float) -> Mask:

@@ -195,17 +195,6 @@ def is_divided(name: str, protocol: Protocol) -> bool:
     return protocol.validation == "source" and name in ("letter", "satimage")
 
 
-def validation_share(name: str, protocol: Protocol) -> float:
-    """Return the share of the training rows that is held out for validation.
-
-    Examples
-    --------
-    >>> validation_share("letter", Protocol(validation="source")), validation_share("yeast", Protocol())
-    (0.3, 0.2)
-    """
-    return 0.3 if is_divided(name, protocol) else protocol.validation_fraction
-
-
 def _scaling(name: str, X: Floats, scaling: str) -> tuple[Floats, Floats]:
     """Return the shift and the scale of each feature; a constant feature becomes 0."""
     low, high = X.min(axis=0), X.max(axis=0)

@@ -179,7 +179,7 @@ class Trained:
     def __getstate__(self) -> ByName:
         """Return NumPy arrays instead of tensors, which are stored and used without torch."""
         loaded = self.__dict__.get("_arrays")
-        arrays = loaded or {name: getattr(self, name).detach().cpu().numpy() for name in ("vectors", "failed")}
+        arrays = loaded or {name: getattr(self, name).cpu().numpy() for name in ("vectors", "failed")}
         return {"architecture": self.architecture, **arrays}
 
     def __setstate__(self, state: ByName) -> None:
@@ -208,10 +208,10 @@ class Trained:
         """Return the scores for rows in an array: by NumPy on the CPU, by torch on a GPU or for a user's module."""
         loaded = self.__dict__.get("_arrays")
         if not self.architecture.is_module and (loaded or self.vectors.device.type == "cpu"):
-            vectors = loaded["vectors"] if loaded else self.vectors.detach().numpy()
+            vectors = loaded["vectors"] if loaded else self.vectors.numpy()
             return self.architecture.scores(vectors, x)
         return self.scores(torch.from_numpy(x)).cpu().numpy()
 
     def module(self, member: int) -> nn.Module:
         """Return one network as a plain torch module, on the CPU."""
-        return self.architecture.module(self.vectors[member].detach().cpu())
+        return self.architecture.module(self.vectors[member].cpu())

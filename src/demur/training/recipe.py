@@ -16,10 +16,10 @@ from typing import cast
 import numpy as np
 
 from demur.array_types import Floats, Ints
-from demur.lazy_torch import Tensor, torch
+from demur.lazy_torch import Tensor, nn, torch
 from demur.losses.loss import Trainable
 from demur.training.cuda import GraphedSteps
-from demur.training.engine import cache_per_core
+from demur.training.engine import stack_size
 from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData
 from demur.training.tabular_net import TabularNet, folded_scores
 from demur.training.training_step import Adam, Batches, batch_shape, stacked_loss
@@ -204,17 +204,9 @@ def _plan(
     chunks = []
     for (_, n_rows), members in shapes.items():
         # rounded down: workers that take turns with more stacks than workers end together
-        size = min(_stack_size(architecture, n_rows, device), max(1, len(members) // n_workers))
+        size = min(stack_size(architecture, n_rows, device), max(1, len(members) // n_workers))
         chunks += [part.tolist() for part in np.array_split(members, ceil(len(members) / size))]
     return chunks
-
-
-def _stack_size(architecture: TabularNet, n_rows: int, device: torch.device) -> int:
-    """Return the number of networks in one stack, limited by a core's cache, or an eighth of a GPU's free memory."""
-    touched = 4 * (5 * n_rows * (architecture.n_activations // 4) + 6 * architecture.n_parameters)
-    if device.type == "cuda":
-        return max(1, min(1024, torch.cuda.mem_get_info(device)[0] // 8 // touched))
-    return max(1, min(64, cache_per_core() // touched))
 
 
 class _Pace:
@@ -278,7 +270,9 @@ class _Run:
         left = 0.0 if pace.passed() else min(self._left, pace.affordable())
         self.complete = self.complete and left >= self._left
         if left < 1:
-            self._finish(pace)
+            if self._position:
+                self._end_epoch()
+            pace.finished(len(self.members))
             return False
         if self._position == 0:
             self._order = self._batches.shuffle()
@@ -327,11 +321,6 @@ class _Run:
                 self._left = 0  # as if trained alone: independent of the other networks
         if self._progress is not None:
             self._progress(len(self.members))
-
-    def _finish(self, pace: _Pace) -> None:
-        if self._position:
-            self._end_epoch()
-        pace.finished(len(self.members))
 
     def failed(self) -> Tensor:
         """Return which networks diverged: their numbers overflowed before they were ever better than nothing."""
@@ -386,17 +375,16 @@ class _Validation:
     def __init__(self, step: _Step, data: TrainingData, specs: Sequence[NetworkSpec]) -> None:
         self._step, self._data, self._tempered = step, data, step.loss.has_link
         device = data.X.device
-        rows = [np.empty(0, np.int64) if spec.validation is None else spec.validation for spec in specs]
-        longest = max(map(len, rows))
-        self._rows = torch.zeros(len(specs), longest, dtype=torch.int64, device=device)
-        self._weight = torch.zeros(len(specs), longest, device=device)
-        for number, own in enumerate(rows):
-            index = torch.as_tensor(np.ascontiguousarray(own), dtype=torch.int64, device=device)
-            self._rows[number, : len(own)] = index
-            self._weight[number, : len(own)] = 1.0 if data.weight is None else data.weight[index]
+        rows = [np.array([] if spec.validation is None else spec.validation, np.int64) for spec in specs]
+        self._rows, self._weight = (
+            nn.utils.rnn.pad_sequence([torch.from_numpy(own) for own in parts], batch_first=True).to(device)
+            for parts in (rows, [np.ones(len(own), np.float32) for own in rows])
+        )
+        self.without = self._weight.sum(1) == 0
+        if data.weight is not None:
+            self._weight *= data.weight[self._rows]
         self._labels = data.y[self._rows]
         self._sharpness = torch.zeros(len(specs), device=device)
-        self.without = torch.tensor([len(own) == 0 for own in rows], device=device)
 
     def look(self) -> tuple[Tensor, Tensor]:
         """Return the mean losses, NaN without rows, and the networks' vectors."""
