@@ -111,6 +111,7 @@ def rejects(loss: PairwiseLoss, answering: Floats, n_classes: int, cost: float) 
     --------
     With two classes these losses are calibrated; with three the minimiser of this one rejects too much:
 
+    >>> import numpy as np
     >>> from demur.losses import get
     >>> loss, two, three = get("apc+log"), np.array([[0.81, 0.19], [0.79, 0.21]]), np.array([[0.82, 0.09, 0.09]])
     >>> rejects(loss, slopes_at_zero(loss, two), 2, 0.2), rejects(loss, slopes_at_zero(loss, three), 3, 0.2)

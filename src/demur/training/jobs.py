@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from demur.array_types import AnyArray, ByName, Ints
+from demur.errors import InputTypeError
 from demur.lazy_torch import Tensor, nn, torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
@@ -81,6 +82,14 @@ class NetworkSpec:
     cost: float = 0.2
     hyper: Mapping[str, float] = field(default_factory=dict)
     validation: Ints | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "validation"):
+            found = np.asarray(getattr(self, name))
+            if found.dtype.kind in "bf" and found.size:
+                raise InputTypeError(
+                    f"{name} must be row numbers, got an array of {found.dtype}; numpy.flatnonzero(mask) returns them."
+                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,8 +208,9 @@ class Trained:
     def scores(self, x: Tensor) -> Tensor:
         """Return the scores of every network for the rows x, of shape (n_networks, n_rows, n_outputs).
 
-        They are computed in the precision of x.
+        They are computed in the precision of x, or in single precision for integers.
         """
+        x = x if x.is_floating_point() else x.float()
         with torch.no_grad():
             return self.architecture.scores(self.vectors.to(x.dtype), x.to(self.vectors.device))
 
