@@ -168,9 +168,7 @@ class GaussianClasses:
         >>> round(best.rejection_rate.value, 3), best.risk.error < 1e-5
         (0.022, True)
         """
-        if np.ndim(cost) != 0:
-            raise InputError(f"cost must be a single number here, got an array of shape {np.shape(cost)}.")
-        rule, seen = Chow(cost), self._in_span_of_means()
+        rule, seen = Chow(float(cost)), self._in_span_of_means()
         n_classes, n_dimensions = seen.means.shape
         doublings = int(np.log2(max(1, _check_count("n_draws", n_draws) // (SCRAMBLES * n_classes))))
         found = np.zeros((SCRAMBLES, 3))

@@ -257,14 +257,14 @@ def load(name: str, data_dir: FilePath | None = None, *, split_seed: int = 0) ->
         lines, where = _local_lines(source, folder), str(folder)
     sha256, note = fingerprint(name, data_dir)
     X = np.loadtxt(BytesIO(lines), delimiter=",", usecols=range(source.n_features), ndmin=2)
-    classes, y = np.unique([line.rpartition(b",")[2].decode() for line in lines.splitlines()], return_inverse=True)
-    order = np.arange(len(X))
+    classes, codes = np.unique([line.rpartition(b",")[2].decode() for line in lines.splitlines()], return_inverse=True)
+    y, order = codes.astype(np.int64), np.arange(len(X))
     if source.shuffled:  # as pandas' frame.sample(frac=1, random_state=split_seed), which uses the old generator
         order = np.random.RandomState(split_seed).permutation(len(X))
     train, test = order[: source.n_train], order[source.n_train :]
     return Dataset(
         name,
-        *(X[train], y[train].astype(np.int64), X[test], y[test].astype(np.int64)),
+        *(X[train], y[train], X[test], y[test]),
         classes=tuple(classes.tolist()),
         feature_names=source.features,
         sha256=sha256,

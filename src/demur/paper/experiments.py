@@ -5,7 +5,7 @@ Adding a method to the benchmark is one line in ``BENCHMARK``.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from demur.costs import PAPER_COSTS
 from demur.errors import InputError
@@ -154,6 +154,9 @@ class SyntheticProtocol(Protocol):
     )
 
 
+AnyProtocol: TypeAlias = BenchmarkProtocol | SyntheticProtocol
+
+
 @dataclass(frozen=True)
 class Experiment:
     """An experiment: every method on every problem, with one protocol.
@@ -165,7 +168,7 @@ class Experiment:
         Data sets, or numbers of training points per class.
     methods : tuple of Method
         Methods of the paper.
-    protocol : Protocol
+    protocol : BenchmarkProtocol or SyntheticProtocol
     more : tuple of Method
         Further methods, shown in separate tables.
     quick : bool
@@ -175,7 +178,7 @@ class Experiment:
     name: str
     problems: tuple[str, ...]
     methods: tuple[Method, ...]
-    protocol: Protocol
+    protocol: AnyProtocol
     more: tuple[Method, ...] = ()
     quick: bool = False
 
@@ -263,12 +266,11 @@ SYNTHETIC = Experiment(
     "synthetic",
     problems=("20", "50", "100", "200", "500", "1000", "1500", "2000", "5000", "10000"),
     methods=(
-        Method("APC+log+acc", "apc+log", betas=("acc",)),
-        Method("APC+log+rej", "apc+log", betas=("rej",)),
-        Method("APC+exp+acc", "apc+exp", betas=("acc",)),
-        Method("APC+exp+rej", "apc+exp", betas=("rej",)),
-        Method("MPC+log+acc", "mpc+log", betas=("acc",)),
-        Method("MPC+log+rej", "mpc+log", betas=("rej",)),
+        *(
+            Method(f"{loss}+{side}", loss.lower(), betas=(side,))
+            for loss in ("APC+log", "APC+exp", "MPC+log")
+            for side in ("acc", "rej")
+        ),
         Method("OVA+log"),
         Method("OVA+exp"),
         Method("CE"),
@@ -312,9 +314,8 @@ def quick(experiment: Experiment) -> Experiment:
     if isinstance(protocol, SyntheticProtocol):
         protocol = replace(protocol, trials=2, epochs=20, n_test=20_000)
         return replace(experiment, problems=("20", "200", "1000"), protocol=protocol, quick=True)
-    assert isinstance(protocol, BenchmarkProtocol)
-    protocol = replace(protocol, trials=2, epochs=10, max_train_rows=4_000, max_test_rows=10_000)
-    return replace(experiment, protocol=protocol, quick=True)
+    short = replace(protocol, trials=2, epochs=10, max_train_rows=4_000, max_test_rows=10_000)
+    return replace(experiment, protocol=short, quick=True)
 
 
 def published_benchmark() -> Experiment:

@@ -263,7 +263,7 @@ C. Ni, N. Charoenphakdee, J. Honda, M. Sugiyama:
 *On the Calibration of Multiclass Classification with Rejection*, NeurIPS 2019."""
 
 WHERE_EVERYTHING_IS = """\
-- All figures: [tables.md](tables.md), [benchmark.csv](benchmark.csv), [synthetic.csv](synthetic.csv). Each of them
+- All figures: {files}. Each of them
   comes from the records in [records](records), which also name the chosen hyper-parameters of every trial."""
 
 VERDICTS_IN_WORDS = {
@@ -327,7 +327,8 @@ def _summary(outcome: Outcome) -> str:
         f"{verdicts.count(verdict)} {words}" for verdict, words in VERDICTS_IN_WORDS.items() if verdict in verdicts
     )
     lines.append(f"- **The paper's statements**, {len(verdicts)} of them, on our figures: {counts}.")
-    return "\n".join([*lines, WHERE_EVERYTHING_IS])
+    files = ["tables.md"] + [f"{part.experiment.name}.csv" for part in (outcome.benchmark, outcome.synthetic) if part]
+    return "\n".join([*lines, WHERE_EVERYTHING_IS.format(files=", ".join(f"[{name}]({name})" for name in files))])
 
 
 def _claims(claims: Sequence[Judged]) -> str:

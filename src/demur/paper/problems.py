@@ -13,7 +13,7 @@ from demur.array_types import Floats, Ints
 from demur.datasets import GaussianClasses, load, make_gaussian_classes, paper_gaussians
 from demur.datasets.uci import SOURCES, fingerprint, is_local
 from demur.errors import InputError
-from demur.paper.experiments import BenchmarkProtocol, Protocol, SyntheticProtocol
+from demur.paper.experiments import AnyProtocol, BenchmarkProtocol, Protocol, SyntheticProtocol
 
 STAND_IN_NOTE = "synthetic stand-in of the same shape, not the real data"
 
@@ -67,7 +67,7 @@ class Problem(NamedTuple):
     best_confidence: Tensor | None = None
 
 
-def identify(name: str, protocol: Protocol, place: DataPlace) -> DataIdentity:
+def identify(name: str, protocol: AnyProtocol, place: DataPlace) -> DataIdentity:
     """Return the identity of a problem's data without loading them.
 
     Examples
@@ -81,7 +81,6 @@ def identify(name: str, protocol: Protocol, place: DataPlace) -> DataIdentity:
     if place.stands_in(name):
         source = SOURCES[name]
         return DataIdentity(_hash("stand-in", name, source.n_features, source.n_classes), STAND_IN_NOTE)
-    assert isinstance(protocol, BenchmarkProtocol)
     sha256, note = fingerprint(name, place.folder)
     limit, n_test = protocol.max_test_rows, SOURCES[name].n_test
     if limit is not None and limit < (SOURCES[name].n_test_local or n_test):
@@ -89,7 +88,7 @@ def identify(name: str, protocol: Protocol, place: DataPlace) -> DataIdentity:
     return DataIdentity(sha256, note)
 
 
-def ensure(name: str, protocol: Protocol, place: DataPlace) -> None:
+def ensure(name: str, protocol: AnyProtocol, place: DataPlace) -> None:
     """Download a problem's data if they are missing, so that a run without them fails at once.
 
     Raises
@@ -101,7 +100,7 @@ def ensure(name: str, protocol: Protocol, place: DataPlace) -> None:
         load(name, place.folder)
 
 
-def prepare(name: str, protocol: Protocol, place: DataPlace, device: torch.device) -> Problem:
+def prepare(name: str, protocol: AnyProtocol, place: DataPlace, device: torch.device) -> Problem:
     """Load or draw data, scale the features by statistics of the training rows, and move them to a device."""
     confidence = None
     if isinstance(protocol, SyntheticProtocol):
@@ -111,7 +110,6 @@ def prepare(name: str, protocol: Protocol, place: DataPlace, device: torch.devic
         X_test, y_test = gaussians.sample(n=protocol.n_test, seed=seed_for(protocol.seed, "synthetic", "test"))
         confidence = torch.as_tensor(gaussians.posterior(X_test).max(axis=1), device=device)
     else:
-        assert isinstance(protocol, BenchmarkProtocol)
         if place.stands_in(name):
             train, test = _stand_in(name)
         else:
@@ -126,7 +124,7 @@ def prepare(name: str, protocol: Protocol, place: DataPlace, device: torch.devic
     return Problem(name, n_classes, own, labels, tested, tested_labels, confidence)
 
 
-def training_rows(name: str, protocol: Protocol) -> int:
+def training_rows(name: str, protocol: AnyProtocol) -> int:
     """Return the number of training rows of a problem, validation rows included.
 
     Examples
@@ -136,7 +134,6 @@ def training_rows(name: str, protocol: Protocol) -> int:
     """
     if isinstance(protocol, SyntheticProtocol):
         return int(name) * len(gaussians_of(protocol).means)
-    assert isinstance(protocol, BenchmarkProtocol)
     n_rows = SOURCES[name].n_train
     return n_rows if protocol.max_train_rows is None else min(n_rows, protocol.max_train_rows)
 

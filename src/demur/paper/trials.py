@@ -19,7 +19,7 @@ from torch import Tensor
 from demur.array_types import ByName, Ints
 from demur.estimators.network_selection import GridEntry, grid_of
 from demur.losses import Loss, resolve
-from demur.paper.experiments import Method, Protocol
+from demur.paper.experiments import AnyProtocol, Method, Protocol
 from demur.paper.problems import DataIdentity, DataPlace, Problem, is_divided, prepare, seed_for, training_rows
 from demur.paper.records import Record, Score, describe_environment
 from demur.rules import chow_acceptance
@@ -42,7 +42,7 @@ class TrialJob:
     experiment, problem : str
     method : Method
     trials : tuple of int
-    protocol : Protocol
+    protocol : BenchmarkProtocol or SyntheticProtocol
     data : DataIdentity
     """
 
@@ -50,7 +50,7 @@ class TrialJob:
     problem: str
     method: Method
     trials: tuple[int, ...]
-    protocol: Protocol
+    protocol: AnyProtocol
     data: DataIdentity
 
     @property

@@ -306,7 +306,8 @@ class _Run:
 
     def _end_epoch(self) -> None:
         self.epoch += 1
-        self.training_loss.append(torch.where(self._stopped, torch.nan, self._step.mean_loss(self._position)))
+        self.training_loss.append(torch.where(self._stopped, torch.nan, self._step.sum / self._position))
+        self._step.sum.zero_()
         self._position = 0
         value, vectors = self._validation.look()
         value = torch.where(self._stopped, torch.nan, value)
@@ -322,14 +323,9 @@ class _Run:
         if self._progress is not None:
             self._progress(len(self.members))
 
-    def failed(self) -> Tensor:
-        """Return which networks diverged: their numbers overflowed before they were ever better than nothing."""
-        never = (self.best_epoch == 0) & (self.epoch > 0)
-        return ~self.vectors.isfinite().all(1) | never
-
 
 class _Step:
-    """Forward, loss, backward, update: for all networks of a stack at once."""
+    """Forward, loss, backward, update: for all networks of a stack at once; ``sum`` adds up their losses."""
 
     def __init__(self, job: Job, recipe: Recipe) -> None:
         specs, device = job.networks, job.data.X.device
@@ -338,7 +334,7 @@ class _Step:
         self.stack.adapt([job.data.X[_sample(spec, job.data)] for spec in specs])
         self.loss = stacked_loss(job.loss, specs, device)
         self.cost = torch.tensor([[spec.cost] for spec in specs], device=device)
-        self._sum = torch.zeros(len(specs), device=device)
+        self.sum = torch.zeros(len(specs), device=device)
         self._adam = Adam(self.stack.parameters, self.stack.gradients, recipe.betas, amsgrad=False)
 
     def __call__(self, rows: Tensor, weight: Tensor, knobs: Tensor) -> None:
@@ -346,16 +342,10 @@ class _Step:
         x, y, weight = self._data.take(rows, weight)
         self.stack.drop.copy_(knobs[2])
         scores = self.stack.forward(x)
-        self._sum.add_((self.loss.forward(scores, y, self.cost) * weight).sum(1))
+        self.sum.add_((self.loss.forward(scores, y, self.cost) * weight).sum(1))
         self.stack.backward(self.loss.score_gradient(scores, y, self.cost, weight))
         self.stack.decay(knobs[1])
         self._adam.step(knobs[0, 0])
-
-    def mean_loss(self, n_steps: int) -> Tensor:
-        """Return the mean loss of the last steps, and start to count again."""
-        mean = self._sum / n_steps
-        self._sum.zero_()
-        return mean
 
 
 def _sample(spec: NetworkSpec, data: TrainingData) -> Tensor:
@@ -430,7 +420,8 @@ def _collect(architecture: TabularNet, runs: Sequence[_Run], n_networks: int, de
     best_epoch = np.zeros(n_networks, np.int64)
     for run in runs:
         members = list(run.members)
-        trained.put(members, run.vectors, run.failed())
+        never = (run.best_epoch == 0) & (run.epoch > 0)  # the numbers overflowed in the first epoch
+        trained.put(members, run.vectors, never | ~run.vectors.isfinite().all(1))
         best_epoch[members] = run.best_epoch.cpu().numpy()
         for curve, values in ((training, run.training_loss), (validation, run.validation_loss)):
             if values:
