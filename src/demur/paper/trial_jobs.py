@@ -128,6 +128,10 @@ class JobsFailedError(UserError):
     exit_code = 1
 
 
+def _nothing(*_: object) -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True)
 class Watch:
     """Callbacks of a run; each does nothing by default.
@@ -140,8 +144,8 @@ class Watch:
         Called with a message for the user.
     """
 
-    finished: Callable[[TrialJob, Record, str], object] = lambda *_: None
-    warn: Callable[[str], object] = str
+    finished: Callable[[TrialJob, Record, str], object] = _nothing
+    warn: Callable[[str], object] = _nothing
 
 
 def compute_records(
