@@ -106,7 +106,7 @@ def test_the_first_of_the_grid_is_chosen_among_equals(benchmark):
     job = TrialJob("benchmark", "vehicle", Method("OVA+hin"), (0,), benchmark.protocol, DataIdentity("0"))
     split = trials.Split(np.arange(0), np.arange(4), 0)
     part = trials.GridPart(0, 0, entries, (0.2,))
-    (best,) = trials._choose(job, Problem("vehicle", 2, X, y, X, y), part, trained, split)
+    (best,) = trials._choose(job, Problem(2, X, y, X, y), part, trained, split)
     # with all scores 0, thresholds from 0 on reject everything, which costs 0.2
     assert (best.hyper, best.risk) == ({"weight_decay": 2.0, "tau": 0.0}, pytest.approx(0.2))
     assert best.rivals == (*[None] * 5, *[0.25, 0.25, 0.2, 0.2, 0.2] * 2)

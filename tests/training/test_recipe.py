@@ -113,7 +113,7 @@ def test_gradients_are_autograds(embeddings, dropping):
         leaf = stack.parameters.clone().requires_grad_()
         stack._parts = stack._views(leaf)
         parts = stack.folded()
-        activation = recipe.folded_scores(shape, parts, x).transpose(1, 2)
+        activation = shape.scores(stack.vectors(), x).transpose(1, 2)
         if dropping:
             activation = _inputs(shape, parts, x).transpose(1, 2)
             for depth in range(3):
@@ -151,7 +151,7 @@ def test_equals_adam_with_a_rate_for_each_kind_of_parameter(embeddings):
 
     def scores(x):
         stack._parts = {name: part.unsqueeze(0) / _factor(name) for name, part in kinds.items()}
-        return recipe.folded_scores(shape, stack.folded(), x.unsqueeze(0))[0]
+        return shape.scores(stack.vectors(), x)[0]
 
     for step in range(10):
         if step % 2 == 0:

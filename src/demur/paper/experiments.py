@@ -13,12 +13,12 @@ from demur.losses import available, get, resolve
 from demur.losses.pairwise import PairwiseLoss
 
 
-def _chosen(default: Any, why: str, *, later: bool = False) -> Any:  # as dataclasses.field itself
+def _chosen(default: Any, why: str, **later: bool) -> Any:  # as dataclasses.field itself
     """Declare a value that the paper leaves open, with the reason for ours.
 
     A setting added ``later`` is omitted from specifications if it has its default, so that older records stay valid.
     """
-    return field(default=default, metadata={"why": why, "later": later})
+    return field(default=default, metadata={"why": why, **later})
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ class Protocol:
 
     def spec(self) -> dict[str, int | float | str | list[float] | None]:
         """Return everything that determines the result of one trial: all settings except the number of trials."""
-        left_out = [item.name for item in fields(self) if item.metadata.get("later")]
         return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in vars(self).items()
-            if name != "trials" and (name not in left_out or value != getattr(type(self), name))
+            item.name: list(value) if isinstance(value, tuple) else value
+            for item in fields(self)
+            if (value := getattr(self, item.name)) != item.default or "later" not in item.metadata
+            if item.name != "trials"
         }
 
 

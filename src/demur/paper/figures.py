@@ -60,9 +60,7 @@ def draw_figures(
     """Return the figures as PNG and SVG files, by name."""
     drawn = {}
     if synthetic is not None:
-        costs = [cost for cost in FIGURE_1_COSTS if cost in bayes] or list(bayes)[:3]
-        title = "Figure 1: 0-1-c risk on synthetic data against training size"
-        drawn["figure-1"] = synthetic_figure(synthetic, bayes, costs, title)
+        drawn["figure-1"] = synthetic_figure(synthetic, bayes)
     if benchmark is not None:
         some = [problem for problem in FIGURE_2[0] if problem in benchmark.problems] or benchmark.problems
         title = "Figure 2: 0-1-c risk against cost, standard error shaded"
@@ -72,11 +70,10 @@ def draw_figures(
     return {f"figures/{name}.{kind}": render(figure, kind) for name, figure in drawn.items() for kind in ("png", "svg")}
 
 
-def synthetic_figure(
-    results: Results, bayes: dict[float, BayesSummary], costs: Sequence[float], title: str
-) -> "Figure":
+def synthetic_figure(results: Results, bayes: dict[float, BayesSummary]) -> "Figure":
     """Draw the test risk against the training size, a panel per cost, with the Bayes risk: Figure 1."""
-    figure, panels = _panels(len(costs), title, results)
+    costs = [cost for cost in FIGURE_1_COSTS if cost in bayes] or list(bayes)[:3]
+    figure, panels = _panels(len(costs), "Figure 1: 0-1-c risk on synthetic data against training size", results)
     for panel, cost in zip(panels, costs, strict=True):
         for method in results.methods:
             means = [results.paper_numbers.mean("zoc_risk", size, cost, method) for size in results.problems]
@@ -108,8 +105,7 @@ def benchmark_figure(results: Results, problems: Sequence[str], methods: Sequenc
                 x, np.subtract(y, error), np.add(y, error), color=style.get("color"), alpha=0.15, linewidth=0
             )
         panel.set(xlabel="rejection cost c", title=problem)
-        note = results.notes.get(problem)
-        if note:
+        if note := results.notes.get(problem):
             panel.text(0.5, -0.24, note, transform=panel.transAxes, ha="center", fontsize=7)
     _finish(figure, panels[0])
     return figure

@@ -177,7 +177,7 @@ class Outcome:
                 "works; its figures mean little."
             )
         for part in self.parts:
-            lines += [f"**{problem}**: {note}." for problem, note in part.notes.items() if note]
+            lines += [f"**{problem}**: {part.notes[problem]}." for problem in part.problems if part.notes[problem]]
             if missing := part.missing:
                 shown = "; ".join(missing[:5]) + (f"; and {len(missing) - 5} more" if len(missing) > 5 else "")
                 lines.append(f"**Not complete** ({part.experiment.name}): missing {shown}.")

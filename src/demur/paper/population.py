@@ -68,21 +68,15 @@ def population_errors(experiment: Experiment) -> dict[tuple[str, float], Populat
     gaussians = gaussians_of(protocol)
     X, _ = gaussians.sample(n=protocol.n_test, seed=seed_for(protocol.seed, "synthetic", "test"))
     eta = gaussians.posterior(X[:MOST_POINTS])
-    slopes: dict[PairwiseLoss, Floats] = {}
     errors = {}
     for method in experiment.methods:
-        loss = resolve(method.loss)
-        if not isinstance(loss, PairwiseLoss) or len(method.betas) != 1:
-            continue
-        if loss not in slopes:
-            slopes[loss] = slopes_at_zero(loss, eta)
-        for cost in protocol.costs:
-            beta = cast(BetaSide, method.betas[0])
-            reject = rejects(replace(loss, beta=beta), slopes[loss], eta.shape[1], cost)
-            best = eta.max(axis=1) <= 1 - cost
-            errors[method.name, cost] = PopulationErrors(
-                len(eta), int((~reject & best).sum()), int((reject & ~best).sum())
-            )
+        if len(method.betas) == 1:
+            loss = replace(cast(PairwiseLoss, resolve(method.loss)), beta=cast(BetaSide, method.betas[0]))
+            slopes = slopes_at_zero(loss, eta)
+            for cost in protocol.costs:
+                reject, best = rejects(loss, slopes, eta.shape[1], cost), eta.max(axis=1) <= 1 - cost
+                counts = int((~reject & best).sum()), int((reject & ~best).sum())
+                errors[method.name, cost] = PopulationErrors(len(eta), *counts)
     return errors
 
 

@@ -50,7 +50,6 @@ class Problem(NamedTuple):
 
     Parameters
     ----------
-    name : str
     n_classes : int
     X, X_test : tensor of float32
     y, y_test : tensor of int64
@@ -58,7 +57,6 @@ class Problem(NamedTuple):
         max_y eta_y(x) of each test row, if the distribution is known.
     """
 
-    name: str
     n_classes: int
     X: Tensor
     y: Tensor
@@ -121,7 +119,7 @@ def prepare(name: str, protocol: AnyProtocol, place: DataPlace, device: torch.de
     shift, scale = _scaling(name, X, protocol.scaling)
     own, tested = (torch.as_tensor((rows - shift) / scale, dtype=torch.float32, device=device) for rows in (X, X_test))
     labels, tested_labels = (torch.as_tensor(classes, device=device) for classes in (y, y_test))
-    return Problem(name, n_classes, own, labels, tested, tested_labels, confidence)
+    return Problem(n_classes, own, labels, tested, tested_labels, confidence)
 
 
 def training_rows(name: str, protocol: AnyProtocol) -> int:

@@ -159,8 +159,7 @@ def collect(experiment: Experiment, records: Iterable[Record]) -> Results:
             if score.trial < experiment.protocol.trials:
                 by_trial.setdefault((problem, score.cost, method), {}).setdefault(score.trial, score)
     scores = {key: [trials[trial] for trial in sorted(trials)] for key, trials in by_trial.items()}
-    ordered = {problem: notes[problem] for problem in experiment.problems if problem in notes}
-    return Results(experiment, scores, used, ordered)
+    return Results(experiment, scores, used, notes)
 
 
 LEVEL = 0.05

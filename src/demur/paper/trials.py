@@ -272,7 +272,7 @@ class Answerer:
 
 def _choose(job: TrialJob, problem: Problem, part: GridPart, trained: Trained, split: Split) -> list[Answerer]:
     """Choose the candidate of least risk on the validation rows at each cost of a part, the first of equals."""
-    rows = torch.as_tensor(split.validation, device=problem.X.device)
+    X, y = problem.X[split.validation], problem.y[split.validation]
     candidates = [
         Answerer(part.first + n, decider, part.costs[0], part.trial, {"weight_decay": entry.weight_decay})
         for n, entry in enumerate(part.entries)
@@ -287,7 +287,7 @@ def _choose(job: TrialJob, problem: Problem, part: GridPart, trained: Trained, s
     chosen = []
     for cost in part.costs:
         tried = [replace(one, cost=cost) for one in candidates]
-        counts = count(trained, tried, problem.X[rows], problem.y[rows])
+        counts = count(trained, tried, X, y)
         risks = np.where(failed, np.inf, (counts.wrong + cost * counts.rejected) / counts.n)
         best = tried[int(risks.argmin())]
         hyper = {**best.hyper, **_told_apart_by(best.loss, job.method)}
@@ -300,8 +300,7 @@ def _told_apart_by(chosen: Loss, method: Method) -> dict[str, float | str]:
     """Return the fields of the chosen loss that differ between the candidates."""
     loss = resolve(method.loss)
     variants = [*loss.variants_to_train(), *loss.variants_to_decide()]
-    names = [name for name in vars(loss) if len({getattr(one, name) for one in variants}) > 1]
-    return {name: getattr(chosen, name) for name in names}
+    return {name: getattr(chosen, name) for name in vars(loss) if len({getattr(one, name) for one in variants}) > 1}
 
 
 def _best_thresholds(method: Method, problem: Problem, chosen: Sequence[Answerer], trained: Trained) -> list[Answerer]:
@@ -368,20 +367,19 @@ def count(
         by_loss.setdefault(one.loss, []).append(number)
     groups = []
     for loss, members in by_loss.items():
-        position = torch.tensor([different.index(answerers[m].network) for m in members], device=X.device)
-        cost = torch.tensor([[answerers[m].cost] for m in members], device=X.device)
-        groups.append((loss, torch.tensor(members, device=X.device), position, cost))
+        position = [different.index(answerers[m].network) for m in members]
+        groups.append((loss, members, position, torch.tensor([[answerers[m].cost] for m in members], device=X.device)))
     totals = torch.zeros(4, len(answerers), dtype=torch.int64, device=X.device)
     n_rows = max(1, NUMBERS_AT_A_TIME // (len(answerers) * trained.architecture.n_activations))
     for start in range(0, len(X), n_rows):
         block = slice(start, start + n_rows)
         scores = networks.scores(X[block])
-        for loss, those, position, cost in groups:
-            decision = loss.rule(scores.index_select(0, position), cost)
+        for loss, members, position, cost in groups:
+            decision = loss.rule(scores[position], cost)
             found = [decision.reject, ~decision.reject & (decision.label != y[block])]
             if best_confidence is not None:
                 should_accept = chow_acceptance(best_confidence[block], cost.double()) > 0
                 found += [~decision.reject & ~should_accept, decision.reject & should_accept]
             for total, mask in zip(totals, found, strict=False):
-                total[those] += mask.sum(1)
+                total[members] += mask.sum(1)
     return Counts(len(X), *totals.cpu().numpy())

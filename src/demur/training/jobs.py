@@ -84,11 +84,10 @@ class NetworkSpec:
     validation: Ints | None = None
 
     def __post_init__(self) -> None:
-        for name in ("rows", "validation"):
-            found = np.asarray(getattr(self, name))
-            if found.dtype.kind in "bf" and found.size:
+        for rows in map(np.asarray, (self.rows, self.validation)):
+            if rows.dtype.kind in "bf" and rows.size:
                 raise InputTypeError(
-                    f"{name} must be row numbers, got an array of {found.dtype}; numpy.flatnonzero(mask) returns them."
+                    f"rows must be row numbers, got an array of {rows.dtype}; numpy.flatnonzero(mask) returns them."
                 )
 
 

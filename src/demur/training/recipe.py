@@ -21,7 +21,7 @@ from demur.losses.loss import Trainable
 from demur.training.cuda import GraphedSteps
 from demur.training.engine import stack_size
 from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData
-from demur.training.tabular_net import TabularNet, folded_scores
+from demur.training.tabular_net import TabularNet
 from demur.training.training_step import Adam, Batches, batch_shape, stacked_loss
 from demur.workers import n_cores, on_workers
 
@@ -400,12 +400,11 @@ class _Validation:
         return best, vectors
 
     def _scores(self, vectors: Tensor) -> Tensor:
-        net = self._step.architecture
-        parts, scores = net.folded(vectors), []
+        scores = []
         for start in range(0, self._rows.shape[1], _ROWS_AT_A_TIME):
             rows = self._rows[:, start : start + _ROWS_AT_A_TIME]
             x = self._data.X.index_select(0, rows.reshape(-1)).view(*rows.shape, -1)
-            scores.append(folded_scores(net, parts, x))
+            scores.append(self._step.architecture.scores(vectors, x))
         return torch.cat(scores, 1)
 
     def _mean_loss(self, scores: Tensor) -> Tensor:

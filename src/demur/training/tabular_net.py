@@ -14,11 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import pi, prod
-from typing import Any
-
-import numpy as np
 
 from demur.lazy_torch import F, Tensor, nn, torch
+from demur.rules import library_of
 from demur.training.architecture import Architecture, Numbers, Stack, cut, generator_of, one_vector
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
@@ -108,7 +106,21 @@ class TabularNet(Architecture):
         return StackedTabularNet(self, seeds, n_groups, device)
 
     def scores(self, vectors: Numbers, x: Numbers) -> Numbers:
-        return folded_scores(self, self.folded(vectors), x)
+        library = library_of(x)
+        parts = self.folded(vectors)
+        activation = _inputs(self, parts, x if x.ndim == 3 else x[None])
+        last = len(self.sizes) - 2
+        for depth in range(last + 1):
+            activation = activation @ parts[f"weight{depth}"].swapaxes(1, 2)
+            activation += parts[f"bias{depth}"].swapaxes(1, 2)
+            if depth < last:
+                # selu(z) - z = scale (alpha (exp(min(z, 0)) - 1) - min(z, 0)) + (scale - 1) z
+                negative = activation.clip(max=0)
+                bend = (library.exp(negative) - 1) * (_SELU_SCALE * _SELU_ALPHA)  # ONNX has no expm1
+                bend -= negative * _SELU_SCALE
+                bend += activation * (_SELU_SCALE - 1)
+                activation = activation + bend * parts[f"blend{depth}"].swapaxes(1, 2)
+        return activation
 
     def module(self, vector: Tensor) -> nn.Module:
         net = self
@@ -162,7 +174,7 @@ def _inputs(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> Number
     """Return the inputs of the first layer for rows x of each network: (n_networks, n_rows, sizes[0])."""
     if net.embeddings is None:
         return x
-    library: Any = np if isinstance(x, np.ndarray) else torch
+    library = library_of(x)
     frequency, phase, mixing_bias = (parts[name][..., 0][:, None] for name in ("frequency", "phase", "mixing_bias"))
     angle = 2 * pi * frequency * x[..., None] + phase
     waves: Numbers = library.cos(angle).swapaxes(1, 2)  # (n_networks, n_features, n_rows, n_frequencies)
@@ -171,24 +183,6 @@ def _inputs(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> Number
     own = library.broadcast_to(x[..., None], (n_networks, n_rows, net.n_features, 1))
     joined: Numbers = library.concatenate([own, mixed], -1).reshape(n_networks, n_rows, net.sizes[0])
     return joined
-
-
-def folded_scores(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> Numbers:
-    """Return scores (n_networks, n_rows, n_outputs) for rows that the networks share, or rows of each network."""
-    library: Any = np if isinstance(x, np.ndarray) else torch
-    activation = _inputs(net, parts, x if x.ndim == 3 else x[None])
-    last = len(net.sizes) - 2
-    for depth in range(last + 1):
-        activation = activation @ parts[f"weight{depth}"].swapaxes(1, 2)
-        activation += parts[f"bias{depth}"].swapaxes(1, 2)
-        if depth < last:
-            # selu(z) - z = scale (alpha (exp(min(z, 0)) - 1) - min(z, 0)) + (scale - 1) z
-            negative = activation.clip(max=0)
-            bend = (library.exp(negative) - 1) * (_SELU_SCALE * _SELU_ALPHA)  # ONNX has no expm1
-            bend -= negative * _SELU_SCALE
-            bend += activation * (_SELU_SCALE - 1)
-            activation = activation + bend * parts[f"blend{depth}"].swapaxes(1, 2)
-    return activation
 
 
 class StackedTabularNet(Stack):
