@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -111,12 +111,11 @@ class Figures:
     def values(self, metric: str, *methods: str, std: bool = False) -> Iterator[tuple[str, float, list[float]]]:
         """Yield problem, cost, and the means (or deviations) of some methods, where all of them are known."""
         name = "std" if std else "mean"
-        for problem, cost in dict.fromkeys((problem, cost) for _, problem, cost, _ in self.numbers.values):
+        for problem, cost in dict.fromkeys(key[1:3] for key in self.numbers.values):
             values = (self.numbers.values.get((metric, problem, cost, method)) for method in methods)
-            found = [getattr(value, name, None) for value in values]
-            known = [value for value in found if value is not None]
-            if len(known) == len(found):
-                yield problem, cost, known
+            found: list[Any] = [getattr(value, name, None) for value in values]
+            if None not in found:
+                yield problem, cost, found
 
 
 class Claim(NamedTuple):

@@ -167,13 +167,13 @@ class Outcome:
         lines = []
         if self.nearest:
             lines.append(
-                "**The published protocol**: chosen, among many, because its figures come nearest to those that the "
+                "**The published protocol**: chosen among many because its figures come nearest to those that the "
                 "paper prints. The thresholds of OVA+hin are chosen on the test rows here, which is not a valid "
                 "procedure. To compare methods, read `results/paper`."
             )
         if any(part.experiment.quick for part in self.parts):
             lines.append(
-                "**A quick run**: fewer trials, sizes, epochs and rows than in the paper. It shows that everything "
+                "**A quick run**: fewer trials, sizes, epochs and rows than in the paper. It checks that everything "
                 "works; its figures mean little."
             )
         for part in self.parts:
@@ -257,7 +257,7 @@ def _joined(sections: Sequence[str]) -> str:
 
 
 TITLE = """\
-# Classification with rejection: the paper's experiments, run again
+# Classification with rejection: the paper's experiments repeated
 
 C. Ni, N. Charoenphakdee, J. Honda, M. Sugiyama:
 *On the Calibration of Multiclass Classification with Rejection*, NeurIPS 2019."""
@@ -273,13 +273,13 @@ VERDICTS_IN_WORDS = {
     "does not hold": "do not hold",
     "not tested": "are not tested",
 }
-"""After a number of statements."""
+"""Verbs that follow a number of statements."""
 
 HOW_CLAIMS_ARE_JUDGED = """\
-A statement *holds* if it is true in every case counted and *does not hold* if in none; between, it *mostly holds* if it
-is true in more than half of them, and else *mostly fails*. What is said of the beta of a loss is judged on its
-population minimisers, computed at points whose class probabilities are known; what trained networks did is beside it.
-The same test is applied to the paper's own printed tables, where these suffice."""
+A statement *holds* if it is true in every case, and *does not hold* if it is true in none. Otherwise it *mostly holds* if
+it is true in more than half of the cases, and *mostly fails* if not. Statements about the beta of a loss are tested on
+its population minimisers, computed at points whose class probabilities are known. The last column applies the same test
+to the paper's own printed tables, where they contain the figures."""
 
 HOW_IT_WAS_MADE = """\
 ## How this page was made
@@ -391,7 +391,7 @@ def _data_table(part: Results) -> str:
 
 
 SYNTHETIC = """\
-## Synthetic data: does the risk reach the best possible one?
+## Synthetic data: does the risk reach the Bayes-optimal risk?
 
 Eight Gaussian classes in the plane, so that the best possible risk is known: the black line.
 
@@ -404,12 +404,12 @@ chosen so that the Bayes-optimal shares are near its CE column.
 {table}"""
 
 POPULATION = """\
-### What the losses ask for, and what the networks do
+### Population minimisers and trained networks
 
-% of {n:,} test points that are answered although declining is cheaper / declined although answering is cheaper. First,
-where the pointwise risk of the loss is minimised at every point, with the known class probabilities: what unlimited
-networks and data would do. By Theorem 4 and Corollary 5, beta acc must have no false rejects there, and beta rej no
-false accepts. Below it, the networks of {units} hidden units with {size:,} training points per class.
+Percentage of {n:,} test points that are answered although declining is cheaper / declined although answering is cheaper.
+The first line of a cell is for the population minimiser of the loss, computed from the known class probabilities: the
+limit of unlimited networks and data. By Theorem 4 and Corollary 5, beta acc has no false rejects there, and beta rej no
+false accepts. The second line is for networks of {units} hidden units, trained on {size:,} points per class.
 
 {table}"""
 
@@ -518,9 +518,9 @@ loss is better beyond chance. **mean rank**: over all cells, 1 is the lowest mea
 
 
 CHECKED = """\
-what `demur check NAME --classes 3 --cost 0.2` says of it: calibrated, by a theorem or by a search, or
+the result of `demur check NAME --classes 3 --cost 0.2`: calibrated, by a theorem or by a search, or
 refuted, by a witness that was computed twice."""
-CLAIMED = "what the loss claims for K > 2; a quick run does not check it."
+CLAIMED = "the claim of the loss for K > 2; a quick run does not check it."
 
 
 def _modern_page(results: Results, warning: str) -> str:

@@ -56,9 +56,8 @@ def make_jobs(
         for method in experiment.all_methods:
             block = max(1, networks_per_job // grid_size(method, experiment.protocol))
             for start in range(0, experiment.protocol.trials, block):
-                stop = min(start + block, experiment.protocol.trials)
-                trials = tuple(trial for trial in range(start, stop) if (problem, method.name, trial) not in done)
-                if trials:
+                own = range(experiment.protocol.trials)[start : start + block]
+                if trials := tuple(trial for trial in own if (problem, method.name, trial) not in done):
                     jobs.append(TrialJob(experiment.name, problem, method, trials, experiment.protocol, data))
     return jobs
 
