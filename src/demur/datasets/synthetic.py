@@ -1,4 +1,4 @@
-"""Synthetic data with known class probabilities and best decisions: Gaussian classes."""
+"""Gaussian classes: synthetic data with known class probabilities and optimal decisions."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -210,7 +210,7 @@ PAPER_MEANS = (
     (-0.26, -0.36),
     (-1.66, 1.38),
 )
-"""Of :func:`paper_gaussians`, whose docstring says where they come from."""
+"""Centres of the classes of :func:`paper_gaussians`."""
 
 
 def make_gaussian_classes(

@@ -241,7 +241,7 @@ def load(name: str, data_dir: FilePath | None = None, *, split_seed: int = 0) ->
     ValueError
         If there is no such data set.
     DatasetError
-        If it can be neither found nor downloaded, or is not what it should be.
+        If it can be neither found nor downloaded, or its content is not the expected one.
 
     Examples
     --------
@@ -274,7 +274,7 @@ def load(name: str, data_dir: FilePath | None = None, *, split_seed: int = 0) ->
 
 
 def is_local(name: str, data_dir: FilePath | None = None) -> bool:
-    """Return whether the files of a data set lie in the local folder."""
+    """Return whether the files of a data set are in the local folder."""
     folder = _looked_in(data_dir)
     return folder is not None and all((folder / file).is_file() for file in _find(name).files)
 
@@ -336,7 +336,7 @@ def _download_lines(source: Source, looked_in: Path | None) -> bytes:
         raise MissingExtraError(
             f'{source.name} is {where}. Downloading it needs pooch: pip install "demur[paper]". Or {by_hand}'
         ) from error
-    except Exception as error:  # pooch, requests and zipfile raise what they like; the user needs one sentence
+    except Exception as error:  # pooch, requests and zipfile raise many types of errors
         raise DatasetError(
             f"{source.name} is {where}, and downloading it from {source.url} failed ({type(error).__name__}). "
             f"Without a network, {by_hand}"

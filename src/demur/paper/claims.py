@@ -1,4 +1,4 @@
-"""The paper's statements, each with a test on figures: in which cases it is true."""
+"""The paper's statements, each with a test that finds the cases in which it is true."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ Cases: TypeAlias = Iterator[tuple[str, bool]]
 
 
 class Finding(NamedTuple):
-    """The cases in which a statement is true and those in which it is false."""
+    """The cases in which a statement is true, and those in which it is false."""
 
     true_at: tuple[str, ...]
     false_at: tuple[str, ...]
@@ -157,7 +157,7 @@ def judge(claims: Iterable[Claim], results: Results, published: Numbers, known: 
 
 
 EVERYTHING = 0.99
-"""From this share on, "everything" is rejected."""
+"""Least rejected share that counts as "everything"."""
 
 NEAR = 0.05
 """A risk is near the Bayes risk if it is at most 5 % above it."""

@@ -1,4 +1,4 @@
-"""The paper's experiments as data: which methods, on which data sets, by which protocol.
+"""The paper's experiments as data: methods, data sets and protocol.
 
 Adding a method to the benchmark is one line in ``BENCHMARK``.
 """
@@ -14,7 +14,7 @@ from demur.losses.pairwise import PairwiseLoss
 
 
 def _chosen(default: Any, why: str, **later: bool) -> Any:  # as dataclasses.field itself
-    """Declare a value that the paper leaves open, with the reason for ours.
+    """Declare a setting that the paper does not state, with its default and the reason for it.
 
     A setting added ``later`` is omitted from specifications if it has its default, so that older records stay valid.
     """

@@ -276,10 +276,10 @@ VERDICTS_IN_WORDS = {
 """Verbs that follow a number of statements."""
 
 HOW_CLAIMS_ARE_JUDGED = """\
-A statement *holds* if it is true in every case, and *does not hold* if it is true in none. Otherwise it *mostly holds* if
-it is true in more than half of the cases, and *mostly fails* if not. Statements about the beta of a loss are tested on
-its population minimisers, computed at points whose class probabilities are known. The last column applies the same test
-to the paper's own printed tables, where they contain the figures."""
+A statement *holds* if it is true in every case, and *does not hold* if it is true in none. Otherwise it *mostly holds*
+if it is true in more than half of the cases, and *mostly fails* if not. Statements about the beta of a loss are tested
+on its population minimisers, computed at points whose class probabilities are known. The last column applies the same
+test to the paper's own printed tables, where they contain the figures."""
 
 HOW_IT_WAS_MADE = """\
 ## How this page was made
@@ -406,9 +406,9 @@ chosen so that the Bayes-optimal shares are near its CE column.
 POPULATION = """\
 ### Population minimisers and trained networks
 
-Percentage of {n:,} test points that are answered although declining is cheaper / declined although answering is cheaper.
-The first line of a cell is for the population minimiser of the loss, computed from the known class probabilities: the
-limit of unlimited networks and data. By Theorem 4 and Corollary 5, beta acc has no false rejects there, and beta rej no
+Percentage of {n:,} test points that are answered although declining is cheaper / declined although answering is
+cheaper. The first line of a cell is for the population minimiser of the loss, computed from the known class
+probabilities: the limit of unlimited networks and data. By Theorem 4 and Corollary 5, beta acc has no false rejects there, and beta rej no
 false accepts. The second line is for networks of {units} hidden units, trained on {size:,} points per class.
 
 {table}"""

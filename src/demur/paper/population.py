@@ -1,8 +1,8 @@
 """Decisions of the population minimisers of the pairwise losses, on data with known class probabilities.
 
 A trained network errs for two reasons: the minimiser of its loss may decide wrongly, and the network may not reach the
-minimiser. Where eta(x) is known, the first can be examined separately: minimise the pointwise risk at every point, and
-count. The rejector of the minimiser is positive iff the slope of the risk in r, at r = 0 and at the optimal class
+minimiser. Where eta(x) is known, the first kind can be counted separately, by minimising the pointwise risk at every
+point. The rejector of the minimiser is positive iff the slope of the risk in r, at r = 0 and at the optimal class
 scores, is negative (Theorem 4).
 """
 
@@ -45,7 +45,7 @@ class PopulationErrors(NamedTuple):
 
 
 def _share(count: int, n: int) -> str:
-    """Return a percentage; 0 only if the count is zero."""
+    """Return a percentage; "0" only if the count is zero."""
     if not count:
         return "0"
     percent = 100 * count / n

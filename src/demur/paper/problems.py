@@ -1,4 +1,4 @@
-"""Data of a problem, scaled and on a device, with the hash by which records are matched."""
+"""Data of a problem: loaded or drawn, scaled, and identified by a hash."""
 
 import hashlib
 import json
@@ -39,7 +39,7 @@ class DataPlace:
 
 
 class DataIdentity(NamedTuple):
-    """Hash of some data, and a caveat about figures measured on them."""
+    """Hash of the data of a problem, and a caveat about figures measured on them."""
 
     sha256: str
     note: str = ""

@@ -30,7 +30,7 @@ class Score:
     n : int
         Number of test rows.
     rejected, wrong : int
-        Number of declined rows, and of wrongly answered ones.
+        Number of declined rows, and of wrong answers.
     hyper : dict
         The chosen hyper-parameters.
     validation_risk : float
@@ -133,13 +133,13 @@ def _checksum(body: object) -> str:
 
 
 class StoreError(UserError):
-    """A record could not be written: the disk is full, or the folder has gone."""
+    """A record could not be written, because the disk is full or the folder was removed."""
 
     exit_code = 1
 
 
 def append_line(path: Path, body: ByName) -> None:
-    """Append a record to a JSONL file; a line that an interrupted run left incomplete stays separate.
+    """Append a record to a JSONL file, on a new line even after an incomplete one.
 
     Raises
     ------
@@ -186,7 +186,7 @@ class Store:
     def __init__(self, out: FilePath, experiment: str) -> None:
         self.path = Path(out) / "records" / f"{experiment}.jsonl"
         self.damaged: dict[str, str] = {}
-        """Reasons why lines could not be read, by place."""
+        """The reason why a line could not be read, by file and line number."""
 
     def check_writable(self) -> None:
         """Create the folder and check that the file is writable.

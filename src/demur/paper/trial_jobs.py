@@ -1,4 +1,4 @@
-"""The jobs of an experiment that are left, run on this machine or on a Dask cluster; each record is stored at once."""
+"""Run the remaining jobs of an experiment on this machine or on a Dask cluster; each record is stored at once."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 NETWORKS_PER_JOB = {"cpu": 225, "cuda": 1800}
-"""Largest number of networks of a job: a few minutes of work on a CPU, enough to fill a GPU."""
+"""Maximum number of networks in a job: a few minutes of work on a CPU, or enough to use a whole GPU."""
 
 WORK_FOR_PROCESSES = 3e8
 """Rows to train on (:attr:`TrialJob.work`) that justify starting processes: about two minutes of one core."""
@@ -85,7 +85,7 @@ def make_plan(
     device_type: str = "cpu",
     warn: Callable[[str], object] = str,
 ) -> Plan:
-    """Return the jobs that are left, and report damaged records, which are computed again.
+    """Return the remaining jobs, and report damaged records, which are computed again.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class Watch:
     Parameters
     ----------
     finished : callable
-        Called with a finished job, its record, and its place in the experiment, such as "3/70".
+        Called with a finished job, its record, and its number, such as "3/70".
     warn : callable
         Called with a message for the user.
     """

@@ -1,4 +1,4 @@
-"""Means over trials from stored records, which of them are best, and how they compare with the paper's tables."""
+"""Means over trials of stored records, the best of them, and their agreement with the paper's tables."""
 
 import csv
 import os

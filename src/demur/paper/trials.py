@@ -1,4 +1,4 @@
-"""Jobs: some trials of one method on one problem. Networks are trained, chosen by validation and scored once.
+"""Jobs: some trials of one method on one problem. Networks are trained, chosen on validation rows and scored once.
 
 The grid of hyper-parameters and the choice are those of :class:`demur.RejectClassifier`
 (:mod:`demur.estimators.network_selection`). Trials, several costs and counting on large test sets are added here.
@@ -99,7 +99,7 @@ def spec_of(experiment: str, problem: str, method: Method, protocol: Protocol) -
 
 
 class AllDivergedError(Exception):
-    """Every network that validation could choose from has overflowed."""
+    """Every network of a trial has diverged."""
 
 
 _prepared = lru_cache(maxsize=1)(prepare)
@@ -244,7 +244,7 @@ def _train(job: TrialJob, problem: Problem, networks: Sequence[NetworkSpec], n_w
 
 @dataclass(frozen=True)
 class Answerer:
-    """The network that decides in one trial at one cost, and the loss (with its threshold) by which it decides.
+    """The network that decides in one trial at one cost, and the loss whose rule it decides by, with its threshold.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The interface between the training engine and kinds of networks, and user-defined torch modules."""
+"""The interface between the training engine and network architectures; user-defined torch modules."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Architecture(ABC):
     @property
     @abstractmethod
     def n_parameters(self) -> int:
-        """The number of trained numbers of one network."""
+        """The number of trainable parameters of one network."""
 
     @property
     def vector_length(self) -> int:
@@ -230,7 +230,7 @@ class _ModuleStack(Stack):
         return cut(flat[None], self._shapes.values())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Run with random numbers that depend on this network alone."""
+        """Compute scores; random numbers such as those of dropout depend on this network alone."""
         with torch.enable_grad(), _global_generator, torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._generator_state)
             self._leaf = self.parameters.detach().requires_grad_()

@@ -59,7 +59,7 @@ class NetworkSpec:
         The rows of the data it trains on.
     seed : int
         Seed of its initial weights and of the order of its minibatches. Networks with the same rows and seed have the
-        same batches, which the engine exploits.
+        same batches, which the engine loads once.
     weight_decay : float, optional
         In :func:`train` the coefficient of the L2 penalty, on all weights and biases, as in ``torch.optim.Adam``; 0 if
         None. In :func:`train_tabular` the decoupled decay of the weights; the recipe's if None.

@@ -1,7 +1,7 @@
 """Many multilayer perceptrons as one tensor program, with a hand-written backward pass.
 
-Activations are stored as (network, unit, example): the last axis is the long one, which matrix products like, and
-a group of networks that share their batch has its first layer computed as one wide product without any copy.
+Activations are stored as (network, unit, example): matrix products are fastest if the last axis is the longest, and the
+first layers of a group of networks that share their batch are computed as one wide product without a copy.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The training recipe of networks for tables: AdamW on a cyclic schedule, dropout that fades, the best epoch kept.
 
-Stacks of networks are trained alternately, a few steps at a time, so that they advance and stop together.
+The stacks of networks are trained in turn, a few steps at a time, so that they advance and stop together.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class _Run:
         self.vectors = self._step.stack.vectors()
 
     def turn(self, pace: _Pace, stop: threading.Event) -> bool:
-        """Take the next few steps; return False at the end."""
+        """Take the next few steps; return False after the last."""
         left = 0.0 if pace.passed() else min(self._left, pace.affordable())
         self.complete = self.complete and left >= self._left
         if left < 1:
@@ -290,7 +290,7 @@ class _Run:
         return True
 
     def _steps(self, n: int, knobs: Tensor, pace: _Pace, stop: threading.Event) -> int:
-        """Take n steps with these rates, decays and dropouts (n, 3, n_networks); return how many there was time for."""
+        """Take n steps with these rates, decays and dropouts (n, 3, n_networks); return how many were taken in time."""
         turn = slice(self._position, self._position + n)
         rows, weight = self._order[:, turn].transpose(0, 1), self._weight[:, turn].transpose(0, 1)
         if self._data.X.is_cuda:
