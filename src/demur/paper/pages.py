@@ -409,8 +409,8 @@ POPULATION = """\
 Percentage of {n:,} test points that are answered although declining is cheaper / declined although answering is
 cheaper. The first line of a cell is for the population minimiser of the loss, computed from the known class
 probabilities: the limit of unlimited networks and data. By Theorem 4 and Corollary 5, beta acc has no false rejects
-there, and beta rej no false accepts. The second line is for networks of {units} hidden units, trained on {size:,} points per
-class.
+there, and beta rej no false accepts. The second line is for networks of {units} hidden units, trained on
+{size:,} points per class.
 
 {table}"""
 
