@@ -363,7 +363,7 @@ def chosen_experiments(
         chosen = [published_benchmark()]
     if short:
         chosen = [quick(one) for one in chosen]
-    for name in set(settings).difference(*(vars(one.protocol) for one in chosen)):
+    for name in sorted(set(settings).difference(*(vars(one.protocol) for one in chosen))):
         chosen[0].with_settings({name: ""})  # which raises the error
     return [
         one.with_settings({name: text for name, text in settings.items() if name in vars(one.protocol)})

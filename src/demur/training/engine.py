@@ -111,7 +111,7 @@ def _train_stacks(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
             job.networks,
             stack_size=1
             if job.architecture.is_module
-            else how.stack_size or stack_size(job.architecture, how.batch_size, how.where),
+            else how.stack_size or stack_size(job.architecture, how.batch_size, how.where, 4),
             n_workers=n_workers,
         )
     ]
@@ -145,12 +145,12 @@ def _train_stacks(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
     return results
 
 
-def stack_size(architecture: Architecture, batch_size: int, device: torch.device) -> int:
+def stack_size(architecture: Architecture, batch_size: int, device: torch.device, least: int = 1) -> int:
     """Return how many networks fit into a core's share of the cache, or into an eighth of a GPU's free memory."""
     touched = 4 * (batch_size * architecture.n_activations + 6 * architecture.n_parameters)
     if device.type == "cuda":
         return max(1, min(2048, torch.cuda.mem_get_info(device)[0] // 8 // touched))
-    return max(1, min(96, cache_per_core() // touched))
+    return max(least, min(96, cache_per_core() // touched))
 
 
 @dataclass(frozen=True)

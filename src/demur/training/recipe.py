@@ -199,8 +199,7 @@ def _plan(
     """Put networks into one stack whose epochs have equally many steps, of equally many rows."""
     shapes: dict[tuple[int, int], list[int]] = {}
     for position, network in enumerate(networks):
-        shape = batch_shape(len(network.rows), recipe.batch_size, even=True)
-        shapes.setdefault(shape, []).append(position)
+        shapes.setdefault(batch_shape(len(network.rows), recipe.batch_size, even=True), []).append(position)
     chunks = []
     for (_, n_rows), members in shapes.items():
         # rounded down: workers that take turns with more stacks than workers end together
