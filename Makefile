@@ -30,7 +30,7 @@ lint: $(STAMP)
 # Compiled modules are kept even where the shell asks not to: every process needs them.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-# Imports and types are checked beside the tests: either alone leaves a core idle.
+# Imports and types are checked in parallel with the tests, so that no core is idle.
 test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,14 +39,14 @@ test: $(STAMP)
 test-slow: $(STAMP)
 	$(PYTEST) -m slow
 
-# What the library, the commands and the service do with the oldest versions that pyproject.toml allows.
+# Tests of the library, the commands and the service with the oldest versions that pyproject.toml allows.
 MINIMUM := .venv-minimum
 test-minimum:
 	test -x $(MINIMUM)/bin/python || $(PYTHON) -m venv $(MINIMUM)
 	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-minimum.txt --editable ".[dask,onnx,paper,plot,report,serve]" httpx hypothesis pandas polars pytest
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(MINIMUM)/bin/python -m pytest -q -m "not slow" -W default tests/deploy/test_request_types.py tests/deploy/test_web_service.py tests/deploy/model_folders tests/tabular tests/columns tests/losses tests/metrics tests/estimators/test_splitting.py tests/cli/test_predict.py tests/test_rules.py
 
-# Known vulnerabilities of the pinned dependencies, from PyPI. It fails if there are any, and if a package cannot be audited.
+# Known vulnerabilities of the pinned dependencies, from PyPI. Fails if there are any, or if a package cannot be audited.
 audit: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
 	$(BIN)/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip

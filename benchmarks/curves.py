@@ -1,4 +1,4 @@
-"""Risk-coverage curve and areas against the usual ways, on the same points.
+"""Risk-coverage curve and its areas against other implementations, on the same points.
 
 scikit-fallback and torch-uncertainty take part where they are installed; neither is needed for anything else. The
 points come twice: with distinct confidences, and rounded to three decimals, where a row order decides the areas of
@@ -38,7 +38,7 @@ def demur(proba, y):
 
 
 def numpy_sort_and_sum(proba, y):
-    """Compute the same figures as one writes them in a script: ties in whatever order the rows have."""
+    """Compute the same figures with a few lines of NumPy; tied rows stay in their order."""
     n = len(y)
     wrong = (proba.argmax(axis=1) != y).astype(float)
     ranks = np.arange(1, n + 1)
@@ -108,7 +108,7 @@ def compare(console, title, methods, data):
         try:
             spent, aurc = seconds(method, *data)
             again = method(*shuffled(*data))
-        except Exception as error:  # a rival that fails on these points is a result of its own
+        except Exception as error:  # a rival that fails on these points is reported as such
             table.add_row(name, f"fails: {type(error).__name__}", "", "", "")
             continue
         base = base or spent
@@ -118,7 +118,7 @@ def compare(console, title, methods, data):
 
 
 def available():
-    """Return the rivals that can take part; say why the others do not."""
+    """Return the rivals that are installed; print why the others are left out."""
     methods = {"demur": demur, "NumPy, sort and sum": numpy_sort_and_sum}
     for name, load in (("torch-uncertainty", torch_uncertainty), ("scikit-fallback", scikit_fallback)):
         try:
@@ -129,7 +129,7 @@ def available():
 
 
 def large(n) -> None:
-    """Time one curve of many points in a process of its own, and print its peak memory, the points included."""
+    """Time one curve of many points in a separate process, and print its peak memory, including the points."""
     rng = np.random.default_rng(0)
     confidence = rng.random(n)
     wrong = rng.random(n) > confidence

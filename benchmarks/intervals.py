@@ -1,4 +1,4 @@
-"""How often the 95 % intervals of risk, coverage, accuracy and areas cover, how wide they are, and how long they take.
+"""Coverage, width and time of the 95 % intervals of risk, coverage, accuracy and areas.
 
 Run it with ``python -m benchmarks intervals``. The suite holds a smaller version of the first table to 93 %.
 """
@@ -21,7 +21,7 @@ def share_covered(low, high, truth):
 
 
 def covered(n: int, rate: float, rng: np.random.Generator) -> dict[str, float]:
-    """Return the share of draws that each interval covers; ``rate`` is that of wrong answers."""
+    """Return the share of draws in which each interval contains the truth; ``rate`` is the error rate."""
     draws = rng.multinomial(n, [(1 - rate) * (1 - REJECTED), REJECTED, rate * (1 - REJECTED)], size=N_DRAWS)
     risk = risk_interval(draws[:, 2], draws[:, 1], n, COST)
     answered = draws[:, 0] + draws[:, 2]
@@ -44,7 +44,7 @@ def covered(n: int, rate: float, rng: np.random.Generator) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Print the share covered by size and rate, and the time for 100,000 rows."""
+    """Print the coverage by size and error rate, and the time for 100,000 rows."""
     rng = np.random.default_rng(0)
     for n in SIZES:
         for rate in RATES:

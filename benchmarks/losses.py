@@ -1,4 +1,4 @@
-"""What a loss costs a training step: forward and backward pass of cross-entropy, against torch's own."""
+"""Time of the forward and backward pass of cross-entropy, against torch's own."""
 
 import argparse
 import time
@@ -24,7 +24,7 @@ def step(loss, scores, y):
 
 
 def least_times(functions, repeats, device):
-    """Return the least time of each, taken in turn so that a busy moment hits all alike."""
+    """Return the shortest time of each; they are run in turn, so that other load affects all of them."""
     least = [float("inf")] * len(functions)
     for _ in range(repeats):
         for number, function in enumerate(functions):

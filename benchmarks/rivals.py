@@ -19,7 +19,7 @@ def optimiser(model: nn.Module, weight_decay: float) -> torch.optim.Optimizer:
 
 
 def plain_torch(X, y, n_outputs, epochs, weight_decay, loss, device) -> nn.Module:
-    """Train as the tutorials do: a DataLoader, a module, an optimiser."""
+    """Train as in the PyTorch tutorials: a DataLoader, a module, an optimiser."""
     data = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(y))
     loader = torch.utils.data.DataLoader(data, batch_size=BATCH, shuffle=True)
     model = network(X.shape[1], n_outputs).to(device)
@@ -33,7 +33,7 @@ def plain_torch(X, y, n_outputs, epochs, weight_decay, loss, device) -> nn.Modul
 
 
 def lean_torch(X, y, n_outputs, epochs, weight_decay, loss, device) -> nn.Module:
-    """Train with the data as one tensor, shuffled by index, as a careful PyTorch user does."""
+    """Train in PyTorch with the data as one tensor, shuffled by index."""
     rows, labels = torch.from_numpy(X).to(device), torch.from_numpy(y).to(device)
     model = network(X.shape[1], n_outputs).to(device)
     adam = optimiser(model, weight_decay)
@@ -81,7 +81,7 @@ ANY_LOSS = ("PyTorch, DataLoader", "PyTorch, lean loop")
 
 
 def random_data(n_rows: int, n_features: int, n_classes: int, seed: int = 0):
-    """Rows around one random point per class, so that there is something to learn."""
+    """Return rows that are normally distributed around one random point per class."""
     rng = np.random.default_rng(seed)
     y = rng.integers(n_classes, size=n_rows)
     X = rng.normal(size=(n_classes, n_features))[y] + rng.normal(size=(n_rows, n_features))

@@ -1,4 +1,4 @@
-"""How many files of demur one command passes through: the shorter the walk, the easier to follow.
+"""Count the files of demur whose functions run in one command: fewer files are easier to follow.
 
 A file counts where one of its functions runs while the command does its work. Each command runs twice, and the second
 time is traced, so that what an import runs does not count.
@@ -54,7 +54,7 @@ def call(words: Sequence[str]) -> None:
 
 
 def rooms(words: Sequence[str]) -> list[str]:
-    """Return the files that a command passes through."""
+    """Return the files whose functions run in a command."""
     files: set[str] = set()
     call(words)
     with traced(files):
@@ -63,7 +63,7 @@ def rooms(words: Sequence[str]) -> list[str]:
 
 
 def request(model: str) -> list[str]:
-    """Return the files that one HTTP request of one row passes through."""
+    """Return the files whose functions run in one HTTP request for one row."""
     import asyncio
 
     import httpx
@@ -85,7 +85,7 @@ def request(model: str) -> list[str]:
 
 
 def walks(folder: Path) -> dict[str, list[str]]:
-    """Return the files of fitting, judging and asking a model."""
+    """Return the files for fitting, evaluating and serving a model."""
     import numpy as np
 
     rng = np.random.default_rng(0)

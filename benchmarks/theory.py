@@ -1,4 +1,4 @@
-"""How long ``check_calibration`` takes for ``apc+log``, and how much memory, by number of classes.
+"""Time and memory of ``check_calibration`` for ``apc+log``, by number of classes.
 
 Run it with ``python -m benchmarks theory``.
 """
@@ -15,7 +15,7 @@ TARGET_MEGABYTES = 1000
 
 
 def measure(n_classes: int) -> tuple[float, float]:
-    """Return the seconds of one check in this process, and the most memory it ever held, in megabytes."""
+    """Return the seconds of one check in this process, and its peak memory in megabytes."""
     from demur.theory import check_calibration
 
     start = perf_counter()
@@ -26,7 +26,7 @@ def measure(n_classes: int) -> tuple[float, float]:
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Print one line per number of classes, each measured in a process of its own."""
+    """Print one line per number of classes, each measured in a separate process."""
     print(f"{'classes':>8}{'seconds':>10}{'target':>8}{'whole process':>15}{'megabytes':>11}{'target':>8}")
     for n_classes in CLASSES:
         start = perf_counter()

@@ -1,4 +1,4 @@
-"""Training and prediction against the usual ways, on letter-shaped and covtype-shaped data.
+"""Training and prediction against other implementations, on data of the shape of letter and covtype.
 
 All methods train the same rows, epochs and batch size in the same run, one after another on an otherwise idle
 machine. With --data DIR the real letter and covtype are read from that folder.
@@ -66,7 +66,7 @@ def ours(name, X, y, networks, epochs, device):
 
 
 def rival_times(X, y, networks, epochs, device, names=tuple(RIVALS)):
-    """Train cross-entropy networks one by one; the time per network."""
+    """Train cross-entropy networks one by one; return the time per network."""
     n_classes, times = int(y.max()) + 1, {}
     ce = torch.nn.CrossEntropyLoss(reduction="none")
     for name in names:
@@ -171,7 +171,7 @@ def paper_jobs(shape):
 
 
 def floor_seconds(jobs, epochs, rate):
-    """Return how long the products alone take at a rate: forward, and twice as much backward."""
+    """Return the time of the matrix products alone at a given rate: forward, and twice as much backward."""
     operations = sum(
         6 * len(network.rows) * epochs * sum(a * b for a, b in pairwise(job.architecture.sizes))
         for job in jobs
@@ -181,7 +181,7 @@ def floor_seconds(jobs, epochs, rate):
 
 
 def product_rate(device):
-    """Measure the rate of large single-precision products, as the kernels round them."""
+    """Measure the rate of large single-precision matrix products, with the rounding of the kernels."""
     if not device.startswith("cuda"):
         a = torch.randn(2048, 2048)
         a @ a
@@ -341,11 +341,11 @@ def memory(entry: str) -> float:
 
 
 def memory_probe() -> None:
-    """Measure, in a process of its own, the peak memory of training 450 networks on 15,120 x 54."""
+    """Measure the peak memory of training 450 networks on 15,120 x 54, in a separate process."""
     X, y = random_data(15120, 54, 7)
     ours("apc+log", X[:256], y[:256], apc_grid([np.arange(256)], 7)[:1], 1, "cpu")
     grid = apc_grid(splits(len(X)), 7)
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = memory("VmRSS")
     ours("apc+log", X, y, grid, 1, "cpu")
     peak = memory("VmHWM") - before

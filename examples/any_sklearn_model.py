@@ -1,4 +1,4 @@
-"""A reject option for any scikit-learn classifier: what a row costs with and without it, and what calibration adds."""
+"""A reject option for any scikit-learn classifier: the average cost without it, with it, and calibrated."""
 
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis

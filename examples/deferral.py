@@ -1,4 +1,4 @@
-"""Ask the right expert: a nurse who knows some classes, or a consultant who knows all but has little time.
+"""Ask the right expert: a nurse who knows some classes, or a consultant who knows all classes but has little time.
 
 The images are scikit-learn's digits, cut to their left half, so that the model alone is often wrong. The answers of
 the nurse and the consultant are simulated.

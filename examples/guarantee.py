@@ -11,7 +11,7 @@ from demur.metrics import accepted_accuracy, coverage
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0, stratify=y)
 
-# cv=3 sets a third of the rows aside to choose the threshold; the model is trained on the others
+# with cv=3, a third of the rows is set aside to choose the threshold; the model is trained on the others
 model = RejectOption(ExtraTreesClassifier(random_state=0), rule=RiskControl(target_risk=0.02, delta=0.1), cv=3)
 answers = model.fit(X_train, y_train).predict(X_test)
 print(model.rule_.explain())

@@ -16,8 +16,8 @@ def ask_the_llm(n_tickets, seed):
     truth = rng.integers(len(LABELS), size=n_tickets)
     scores = rng.normal(size=(n_tickets, len(LABELS)))
     scores[np.arange(n_tickets), truth] += 2.0
-    logits = 6 * scores  # 2 would be right
-    log_proba = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)) - 0.01  # other words take the rest
+    logits = 6 * scores  # overconfident: 2 would be calibrated
+    log_proba = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)) - 0.01  # other tokens have the rest
     listed = log_proba >= np.sort(log_proba, axis=1)[:, [1]]
     return log_proba, listed, LABELS[truth]
 

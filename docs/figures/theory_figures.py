@@ -32,11 +32,13 @@ def _cross_entropy() -> Figure:
     axis = figure.subplots()
     z = np.linspace(0, 1 - 1e-9, 61)
     plain = 0.5 * ((1 + z) * np.log1p(z) + (1 - z) * np.log1p(-z))
-    axis.plot(z, plain, color="black", linestyle=":", label="xi_CE, without rejection")
+    axis.set_prop_cycle(color=COLOURS)
     draw_xi(
         axis,
         [calibration_function("ce", 8, cost) for cost in (0.05, 0.2, 0.4, 0.4999)],
     )
+    axis.plot(z, plain, color="black", linestyle=":", label="xi_CE, without rejection")
+    axis.legend(frameon=False)
     figure.suptitle("ce: tightest calibration function")
     return figure
 

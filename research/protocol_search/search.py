@@ -465,8 +465,7 @@ def _counted(
     data: Problem, candidates: Sequence[Answerer], trained: Trained, tested: Trained, X: torch.Tensor, y: torch.Tensor
 ) -> NDArray[np.int64]:
     """Return wrong and declined rows of each candidate, of shape (n_candidates, 2); -1 where it diverged."""
-    width = max(tested.architecture.n_activations, 4 * candidates[0].loss.n_outputs(data.n_classes))
-    counts = count(tested, candidates, X, y, width=width)
+    counts = count(tested, candidates, X, y)
     failed = (trained.failed | tested.failed).cpu().numpy()[[one.network for one in candidates]]
     return np.where(failed[:, None], -1, np.stack([counts.wrong, counts.rejected], 1))
 
@@ -660,7 +659,7 @@ def _printed(published: Numbers, tried: TriedCandidates) -> NDArray[np.float64]:
     found = np.full((2, len(METRICS), len(tried.costs)), np.nan)
     for place, metric in enumerate(METRICS):
         for number, cost in enumerate(tried.costs):
-            printed = published.get(metric, tried.problem, cost, tried.method)
+            printed = published.values.get((metric, tried.problem, cost, tried.method))
             if printed is not None and printed.mean is not None:
                 found[:, place, number] = printed.mean, tolerance(printed)
     return found

@@ -8,7 +8,7 @@ import pytest
 from demur.errors import InputError
 from demur.losses import get
 from demur.paper.experiments import BENCHMARK, SYNTHETIC, Method, quick, restrict, with_losses
-from demur.paper.problems import DataIdentity
+from demur.paper.problems import DataPlace
 from demur.paper.trial_jobs import make_jobs
 from demur.paper.trials import grid_size, make_grid, spec_of, split_rows
 
@@ -112,24 +112,22 @@ def test_parts_of_the_source_are_the_same_rows_in_every_trial():
 
 
 def test_a_continued_run_makes_its_jobs_where_a_fresh_one_does():
-    identities = {name: DataIdentity(name) for name in BENCHMARK.problems}
-    fresh = make_jobs(BENCHMARK, identities)
+    fresh = make_jobs(BENCHMARK, DataPlace())
     done = {(job.problem, job.method.name, trial) for job in fresh[::2] for trial in job.trials}
-    assert make_jobs(BENCHMARK, identities, done) == fresh[1::2]
-    partly = make_jobs(BENCHMARK, identities, {("vehicle", "CE", 0), ("vehicle", "CE", 4)})
+    assert make_jobs(BENCHMARK, DataPlace(), done) == fresh[1::2]
+    partly = make_jobs(BENCHMARK, DataPlace(), {("vehicle", "CE", 0), ("vehicle", "CE", 4)})
     (rest,) = [job for job in partly if (job.problem, job.method.name) == ("vehicle", "CE")]
     assert rest.trials == (1, 2, 3, 5, 6, 7, 8, 9)
 
 
 def test_specifications_differ_with_everything_that_decides_a_result():
-    identities = {name: DataIdentity(name) for name in BENCHMARK.problems}
-    plain = make_jobs(BENCHMARK, identities)[0].spec
+    plain = make_jobs(BENCHMARK, DataPlace())[0].spec
     for other in (
-        make_jobs(BENCHMARK.with_settings({"learning_rate": "0.01"}), identities),
-        make_jobs(BENCHMARK, {name: DataIdentity("other") for name in identities}),
+        make_jobs(BENCHMARK.with_settings({"learning_rate": "0.01"}), DataPlace()),
+        make_jobs(BENCHMARK, DataPlace("/nonexistent", stand_ins=True)),
     ):
         assert other[0].spec != plain
-    assert make_jobs(BENCHMARK.with_settings({"trials": "5"}), identities)[0].spec == plain
+    assert make_jobs(BENCHMARK.with_settings({"trials": "5"}), DataPlace())[0].spec == plain
 
 
 LOSS_OF_ONES_OWN = """

@@ -66,7 +66,7 @@ def ours():
 
 
 def test_means_and_deviations_are_over_trials(ours):
-    value = ours.numbers(["CE"]).get("zoc_risk", "letter", 0.2, "CE")
+    value = ours.numbers(["CE"]).values["zoc_risk", "letter", 0.2, "CE"]
     risks = [(40 + trial % 3) / 1000 + 0.2 * 0.1 for trial in range(10)]
     mean = sum(risks) / 10
     assert value.mean == pytest.approx(mean)
@@ -76,7 +76,7 @@ def test_means_and_deviations_are_over_trials(ours):
 
 def test_where_everything_is_rejected_there_is_no_accuracy(ours):
     numbers = ours.numbers(["MPC+log", "CE"])
-    assert numbers.get("accepted_accuracy", "yeast", 0.2, "MPC+log") == Value(None, None, 0)
+    assert numbers.values["accepted_accuracy", "yeast", 0.2, "MPC+log"] == Value(None, None, 0)
     table = full_table("accepted_accuracy", ours, ["MPC+log", "CE"])
     assert any(line.startswith("| yeast | 0.05 | - | **0.95") for line in table.splitlines())
     rows = list(csv.DictReader(results_csv(ours, Numbers()).splitlines()))

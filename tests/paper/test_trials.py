@@ -35,7 +35,7 @@ def test_counts_agree_with_the_metrics_one_answerer_at_a_time(method, monkeypatc
         for decider in entry.deciders
         for cost in part.costs
     ]
-    counts = count(trained, answerers, X, y, width=8)
+    counts = count(trained, answerers, X, y)
     for index in range(0, len(answerers), 7):
         one = answerers[index]
         decision = one.loss.decide(trained.module(one.network)(X).detach(), one.cost).numpy()
@@ -54,7 +54,7 @@ def test_disagreements_with_the_best_rule():
     trained = Trained(architecture, vector[None], torch.zeros(1, dtype=torch.bool))
     X, y = torch.tensor([[0.0], [3.0], [0.0], [3.0]]), torch.tensor([0, 0, 0, 1])
     best = torch.tensor([0.95, 0.95, 0.6, 0.6], dtype=torch.float64)
-    counts = count(trained, [Answerer(0, get("ce"), 0.2)], X, y, width=2, best_confidence=best)
+    counts = count(trained, [Answerer(0, get("ce"), 0.2)], X, y, best_confidence=best)
     assert (counts.rejected[0], counts.wrong[0]) == (2, 1)
     assert (counts.false_rejects[0], counts.false_accepts[0]) == (1, 1)
 
@@ -106,7 +106,7 @@ def test_the_first_of_the_grid_is_chosen_among_equals(benchmark):
     job = TrialJob("benchmark", "vehicle", Method("OVA+hin"), (0,), benchmark.protocol, DataIdentity("0"))
     split = trials.Split(np.arange(0), np.arange(4), 0)
     part = trials.GridPart(0, 0, entries, (0.2,))
-    (best,) = trials._choose(job, Problem("vehicle", 2, X, y, X, y), part, trained, split)
+    (best,) = trials._choose(job, Problem(2, X, y, X, y), part, trained, split)
     # with all scores 0, thresholds from 0 on reject everything, which costs 0.2
     assert (best.hyper, best.risk) == ({"weight_decay": 2.0, "tau": 0.0}, pytest.approx(0.2))
     assert best.rivals == (*[None] * 5, *[0.25, 0.25, 0.2, 0.2, 0.2] * 2)

@@ -134,6 +134,12 @@ def test_a_batch_larger_than_the_data():
     assert torch.equal(small.vectors, exact.vectors)
 
 
+@pytest.mark.parametrize("wrong", [{"rows": np.ones(4, bool)}, {"rows": np.arange(2), "validation": np.array([0.5])}])
+def test_a_mask_is_not_taken_for_row_numbers(wrong):
+    with pytest.raises(TypeError, match="rows must be row numbers, got an array of"):
+        NetworkSpec(**wrong)
+
+
 def test_progress_counts_every_network_and_epoch():
     counts, lock = [], threading.Lock()
 

@@ -37,6 +37,8 @@ def test_arrays_tensors_and_modules_have_the_same_scores(trained):
     for member in range(2):
         module = trained.module(member)(torch.from_numpy(ROWS)).detach()
         np.testing.assert_allclose(scores[member], module, atol=2e-6, rtol=1e-6)
+    whole = torch.arange(14).view(2, 7)
+    assert torch.equal(trained.scores(whole), trained.scores(whole.float()))
     double = trained.scores(torch.from_numpy(ROWS).double())
     assert double.dtype == torch.float64
     np.testing.assert_allclose(scores, double, atol=2e-6, rtol=1e-6)

@@ -19,6 +19,7 @@ from demur.training import (
     train_tabular,
 )
 from demur.training.architecture import generator_of
+from demur.training.tabular_net import _factor, _inputs
 from demur.training.training_step import Batches
 
 EMBEDDED = PeriodicEmbeddings(n_frequencies=4, n_outputs=2)
@@ -49,7 +50,7 @@ def net(loss="ce", d=5, k=4, hidden=(12, 7), embeddings=None):
 @pytest.fixture
 def stacks_of(monkeypatch):
     """Set how many networks a stack may hold."""
-    return lambda size: monkeypatch.setattr(recipe, "_stack_size", lambda *arguments: size)
+    return lambda size: monkeypatch.setattr(recipe, "stack_size", lambda *arguments: size)
 
 
 def same(one, other, atol=2e-5):
@@ -106,16 +107,14 @@ def test_gradients_are_autograds(embeddings, dropping):
     stack.adapt(list(x))
     stack.dropping, stack.drop = dropping, torch.tensor([0.3, 0.5])
     scores = stack.forward(x)
-    keep = [part.clone() for part in stack._buffers.keep]
+    keep = stack._keep
     stack.backward(CE.score_gradient(scores, y, None, weight))
     with torch.enable_grad():
-        leaf = stack.matrix.clone().requires_grad_()
-        stack._parts = stack._views(leaf.reshape(-1))
+        leaf = stack.parameters.clone().requires_grad_()
+        stack._parts = stack._views(leaf)
         parts = stack.folded()
-        activation = recipe.folded_scores(shape, parts, x).transpose(1, 2)
+        activation = shape.scores(stack.vectors(), x).transpose(1, 2)
         if dropping:
-            from demur.training.tabular_net import _inputs
-
             activation = _inputs(shape, parts, x).transpose(1, 2)
             for depth in range(3):
                 activation = parts[f"weight{depth}"] @ activation + parts[f"bias{depth}"]
@@ -124,7 +123,7 @@ def test_gradients_are_autograds(embeddings, dropping):
                     activation = torch.lerp(activation, bent, parts[f"blend{depth}"]) * keep[depth]
         assert torch.allclose(activation.transpose(1, 2), scores, atol=1e-5)
         (expected,) = torch.autograd.grad((CE.forward(activation.transpose(1, 2), y, None) * weight).sum(), leaf)
-    assert torch.allclose(stack.gradients.view_as(expected), expected, atol=1e-5)
+    assert torch.allclose(stack.gradients, expected, atol=1e-5)
     assert (expected != 0).float().mean() > 0.8
 
 
@@ -138,13 +137,11 @@ def test_equals_adam_with_a_rate_for_each_kind_of_parameter(embeddings):
 
     stack = shape.stack([7], 1, torch.device("cpu"))
     stack.adapt([content.X[recipe._sample(spec, content)]])
-    kinds = {
-        name: torch.nn.Parameter(part[0] * shape._trained_parts[name].factor) for name, part in stack._parts.items()
-    }
+    kinds = {name: torch.nn.Parameter(part[0] * _factor(name)) for name, part in stack._parts.items()}
     groups = [
         {
             "params": [part],
-            "factor": shape._trained_parts[name].factor,
+            "factor": _factor(name),
             "decays": not name.startswith("bias"),
         }
         for name, part in kinds.items()
@@ -153,8 +150,8 @@ def test_equals_adam_with_a_rate_for_each_kind_of_parameter(embeddings):
     generator = generator_of(7, "order of rows")
 
     def scores(x):
-        stack._parts = {name: part.unsqueeze(0) / shape._trained_parts[name].factor for name, part in kinds.items()}
-        return recipe.folded_scores(shape, stack.folded(), x.unsqueeze(0))[0]
+        stack._parts = {name: part.unsqueeze(0) / _factor(name) for name, part in kinds.items()}
+        return shape.scores(stack.vectors(), x)[0]
 
     for step in range(10):
         if step % 2 == 0:
@@ -381,14 +378,14 @@ def test_as_many_units_are_dropped_as_asked_for():
     shares = []
     for _ in range(30):
         stack.forward(torch.randn(3, 50, 5))
-        kept = [part.clone() for part in stack._buffers.keep]
+        kept = stack._keep
         shares.append([(part == 0).float().mean((1, 2)) for part in kept])
         for part in kept:
             assert part.mean((1, 2)) == pytest.approx(torch.ones(3), abs=0.12)  # 1 on average
     means = torch.stack([torch.stack(one) for one in shares]).mean((0, 1))
     assert means == pytest.approx(torch.tensor([0.0, 0.15, 0.6]), abs=0.01)
     stack.forward(torch.randn(3, 50, 5))
-    assert not torch.equal(kept[0][1], stack._buffers.keep[0][1])
+    assert not torch.equal(kept[0][1], stack._keep[0][1])
 
 
 @pytest.mark.parametrize("embeddings", [None, EMBEDDED])

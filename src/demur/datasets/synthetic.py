@@ -1,4 +1,4 @@
-"""Synthetic data with known class probabilities and best decisions: Gaussian classes."""
+"""Gaussian classes: synthetic data with known class probabilities and optimal decisions."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 from scipy.stats import qmc
+from sklearn.utils import check_array
 
 from demur.array_types import Floats, Ints
 from demur.errors import InputError, InputTypeError
@@ -80,13 +81,7 @@ class GaussianClasses:
     """
 
     def __init__(self, means: ArrayLike, variance: float = 0.2, prior: ArrayLike | None = None) -> None:
-        centres = np.array(means, dtype=np.float64)
-        if centres.ndim != 2 or centres.shape[0] < 2 or centres.shape[1] < 1:
-            raise InputError(
-                f"means must have shape (n_classes, n_features) with at least two classes, got {centres.shape}."
-            )
-        if not np.isfinite(centres).all():
-            raise InputError("means must be finite, got NaN or infinity.")
+        centres = check_array(means, dtype=np.float64, copy=True, ensure_min_samples=2, input_name="means")
         if not isinstance(variance, (int, float, np.number)) or not 0 < variance < np.inf:
             raise InputError(
                 f"variance must be one positive number (the covariance is variance * I), got {variance!r}."
@@ -101,11 +96,9 @@ class GaussianClasses:
         :math:`|x|^2` is common to all classes, so the log-odds are linear in x and nothing underflows, however
         far x lies from every centre.
         """
-        points = np.asarray(X, dtype=np.float64)
-        if points.ndim != 2 or points.shape[1] != self.means.shape[1]:
+        points = check_array(X, dtype=np.float64, ensure_min_samples=0, input_name="X")
+        if points.shape[1] != self.means.shape[1]:
             raise InputError(f"X must have shape (n, {self.means.shape[1]}) like the means, got {points.shape}.")
-        if not np.isfinite(points).all():
-            raise InputError("X must be finite, got NaN or infinity.")
         origin = self.means.mean(axis=0)
         centres = self.means - origin
         logits = ((points - origin) @ centres.T - (centres**2).sum(axis=1) / 2) / self.variance + np.log(self.prior)
@@ -175,9 +168,7 @@ class GaussianClasses:
         >>> round(best.rejection_rate.value, 3), best.risk.error < 1e-5
         (0.022, True)
         """
-        if np.ndim(cost) != 0:
-            raise InputError(f"cost must be a single number here, got an array of shape {np.shape(cost)}.")
-        rule, seen = Chow(cost), self._in_span_of_means()
+        rule, seen = Chow(float(cost)), self._in_span_of_means()
         n_classes, n_dimensions = seen.means.shape
         doublings = int(np.log2(max(1, _check_count("n_draws", n_draws) // (SCRAMBLES * n_classes))))
         found = np.zeros((SCRAMBLES, 3))
@@ -219,7 +210,7 @@ PAPER_MEANS = (
     (-0.26, -0.36),
     (-1.66, 1.38),
 )
-"""Of :func:`paper_gaussians`, whose docstring says where they come from."""
+"""Centres of the classes of :func:`paper_gaussians`."""
 
 
 def make_gaussian_classes(
@@ -232,8 +223,6 @@ def make_gaussian_classes(
     >>> make_gaussian_classes(5, 3, seed=0).means.shape
     (5, 3)
     """
-    _check_count("n_classes", n_classes)
-    _check_count("n_features", n_features)
     if not 0 < spread < np.inf:
         raise InputError(f"spread must be a positive number, got {spread!r}.")
     means = np.random.default_rng(seed).uniform(-spread, spread, size=(n_classes, n_features))

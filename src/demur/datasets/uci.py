@@ -241,7 +241,7 @@ def load(name: str, data_dir: FilePath | None = None, *, split_seed: int = 0) ->
     ValueError
         If there is no such data set.
     DatasetError
-        If it can be neither found nor downloaded, or is not what it should be.
+        If it can be neither found nor downloaded, or its content is not the expected one.
 
     Examples
     --------
@@ -250,22 +250,21 @@ def load(name: str, data_dir: FilePath | None = None, *, split_seed: int = 0) ->
         ...
     demur.errors.InputError: unknown data set 'lettre'. Did you mean 'letter'? Available: vehicle, satimage, ...
     """
-    source = _find(name)
-    folder = _local_folder(source, data_dir)
-    if folder is None:
-        lines, where = _download_lines(source, _looked_in(data_dir)), source.url
+    source, folder = _find(name), _looked_in(data_dir)
+    if folder is None or not is_local(name, folder):
+        lines, where = _download_lines(source, folder), source.url
     else:
         lines, where = _local_lines(source, folder), str(folder)
     sha256, note = fingerprint(name, data_dir)
     X = np.loadtxt(BytesIO(lines), delimiter=",", usecols=range(source.n_features), ndmin=2)
-    classes, y = np.unique([line[line.rfind(b",") + 1 :].decode() for line in lines.splitlines()], return_inverse=True)
-    order = np.arange(len(X))
+    classes, codes = np.unique([line.rpartition(b",")[2].decode() for line in lines.splitlines()], return_inverse=True)
+    y, order = codes.astype(np.int64), np.arange(len(X))
     if source.shuffled:  # as pandas' frame.sample(frac=1, random_state=split_seed), which uses the old generator
         order = np.random.RandomState(split_seed).permutation(len(X))
     train, test = order[: source.n_train], order[source.n_train :]
     return Dataset(
         name,
-        *(X[train], y[train].astype(np.int64), X[test], y[test].astype(np.int64)),
+        *(X[train], y[train], X[test], y[test]),
         classes=tuple(classes.tolist()),
         feature_names=source.features,
         sha256=sha256,
@@ -275,8 +274,9 @@ def load(name: str, data_dir: FilePath | None = None, *, split_seed: int = 0) ->
 
 
 def is_local(name: str, data_dir: FilePath | None = None) -> bool:
-    """Return whether the files of a data set lie in the local folder."""
-    return _local_folder(_find(name), data_dir) is not None
+    """Return whether the files of a data set are in the local folder."""
+    folder = _looked_in(data_dir)
+    return folder is not None and all((folder / file).is_file() for file in _find(name).files)
 
 
 def fingerprint(name: str, data_dir: FilePath | None = None) -> tuple[str, str]:
@@ -298,13 +298,6 @@ def _find(name: str) -> Source:
 def _looked_in(data_dir: FilePath | None) -> Path | None:
     folder = data_dir or os.environ.get(DATA_FOLDER_VARIABLE)
     return Path(folder) if folder else None
-
-
-def _local_folder(source: Source, data_dir: FilePath | None) -> Path | None:
-    folder = _looked_in(data_dir)
-    if folder is None or not all((folder / file).is_file() for file in source.files):
-        return None
-    return folder
 
 
 def _local_lines(source: Source, folder: Path) -> bytes:
@@ -339,9 +332,11 @@ def _download_lines(source: Source, looked_in: Path | None) -> bytes:
     by_hand = f"put {wanted} into a folder and name it with --data or {DATA_FOLDER_VARIABLE}."
     try:
         files = _fetch(source)
-    except MissingExtraError as error:
-        raise MissingExtraError(f"{source.name} is {where}. {error} Or {by_hand}") from error
-    except Exception as error:  # pooch, requests and zipfile raise what they like; the user needs one sentence
+    except ImportError as error:
+        raise MissingExtraError(
+            f'{source.name} is {where}. Downloading it needs pooch: pip install "demur[paper]". Or {by_hand}'
+        ) from error
+    except Exception as error:  # pooch, requests and zipfile raise many types of errors
         raise DatasetError(
             f"{source.name} is {where}, and downloading it from {source.url} failed ({type(error).__name__}). "
             f"Without a network, {by_hand}"
@@ -362,10 +357,8 @@ def _download_lines(source: Source, looked_in: Path | None) -> bytes:
 
 def _fetch(source: Source) -> list[Path]:
     """Download the archive unless the cache has it, and return its data files in the order of the rows."""
-    try:
-        import pooch  # type: ignore[import-untyped] # it has no type hints
-    except ImportError as error:
-        raise MissingExtraError('Downloading it needs pooch: pip install "demur[paper]".') from error
+    import pooch  # type: ignore[import-untyped] # it has no type hints
+
     pooch.get_logger().setLevel(logging.WARNING)
     cache = pooch.os_cache("demur") / source.name
     if not source.members:

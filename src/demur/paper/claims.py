@@ -1,9 +1,9 @@
-"""The paper's statements, each with a test on figures: in which cases it is true."""
+"""The paper's statements, each with a test that finds the cases in which it is true."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ Cases: TypeAlias = Iterator[tuple[str, bool]]
 
 
 class Finding(NamedTuple):
-    """The cases in which a statement is true and those in which it is false."""
+    """The cases in which a statement is true, and those in which it is false."""
 
     true_at: tuple[str, ...]
     false_at: tuple[str, ...]
@@ -111,11 +111,11 @@ class Figures:
     def values(self, metric: str, *methods: str, std: bool = False) -> Iterator[tuple[str, float, list[float]]]:
         """Yield problem, cost, and the means (or deviations) of some methods, where all of them are known."""
         name = "std" if std else "mean"
-        for problem, cost in dict.fromkeys((problem, cost) for _, problem, cost, _ in self.numbers.values):
-            found = [getattr(self.numbers.get(metric, problem, cost, method), name, None) for method in methods]
-            known = [value for value in found if value is not None]
-            if len(known) == len(found):
-                yield problem, cost, known
+        for problem, cost in dict.fromkeys(key[1:3] for key in self.numbers.values):
+            values = (self.numbers.values.get((metric, problem, cost, method)) for method in methods)
+            found: list[Any] = [getattr(value, name, None) for value in values]
+            if None not in found:
+                yield problem, cost, found
 
 
 class Claim(NamedTuple):
@@ -152,15 +152,12 @@ class Judged(NamedTuple):
 
 def judge(claims: Iterable[Claim], results: Results, published: Numbers, known: Known | None = None) -> list[Judged]:
     """Test every claim on our figures and on the paper's printed ones."""
-    ours, paper = (
-        Figures(numbers, found, known or Known())
-        for numbers, found in ((results.paper_numbers, results), (published, None))
-    )
+    ours, paper = Figures(results.paper_numbers, results, known or Known()), Figures(published)
     return [Judged(claim, claim.find(ours), claim.find(paper)) for claim in claims]
 
 
 EVERYTHING = 0.99
-"""From this share on, "everything" is rejected."""
+"""Least rejected share that counts as "everything"."""
 
 NEAR = 0.05
 """A risk is near the Bayes risk if it is at most 5 % above it."""
@@ -212,7 +209,7 @@ def _tau_matters(of: Figures) -> Cases:
         spreads = []
         for cost in of.results.experiment.protocol.costs:
             for score in of.results.scores.get((problem, cost, "OVA+hin"), []):
-                per_decay = np.reshape([np.nan if risk is None else risk for risk in score.rivals], (-1, 5))
+                per_decay = np.array(score.rivals, float).reshape(-1, 5)
                 best = per_decay[int(np.nanargmin(np.nanmin(per_decay, axis=1)))]
                 spreads.append(float(np.nanmax(best) / max(float(np.nanmin(best)), 1e-9) - 1))
         if spreads:

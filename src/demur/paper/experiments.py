@@ -1,11 +1,11 @@
-"""The paper's experiments as data: which methods, on which data sets, by which protocol.
+"""The paper's experiments as data: methods, data sets and protocol.
 
 Adding a method to the benchmark is one line in ``BENCHMARK``.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from demur.costs import PAPER_COSTS
 from demur.errors import InputError
@@ -13,12 +13,12 @@ from demur.losses import available, get, resolve
 from demur.losses.pairwise import PairwiseLoss
 
 
-def _chosen(default: Any, why: str, *, later: bool = False) -> Any:  # as dataclasses.field itself
-    """Declare a value that the paper leaves open, with the reason for ours.
+def _chosen(default: Any, why: str, **later: bool) -> Any:  # as dataclasses.field itself
+    """Declare a setting that the paper does not state, with its default and the reason for it.
 
     A setting added ``later`` is omitted from specifications if it has its default, so that older records stay valid.
     """
-    return field(default=default, metadata={"why": why, "later": later})
+    return field(default=default, metadata={"why": why, **later})
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ class Protocol:
 
     def spec(self) -> dict[str, int | float | str | list[float] | None]:
         """Return everything that determines the result of one trial: all settings except the number of trials."""
-        left_out = [item.name for item in fields(self) if item.metadata.get("later")]
         return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in vars(self).items()
-            if name != "trials" and (name not in left_out or value != getattr(type(self), name))
+            item.name: list(value) if isinstance(value, tuple) else value
+            for item in fields(self)
+            if (value := getattr(self, item.name)) != item.default or "later" not in item.metadata
+            if item.name != "trials"
         }
 
 
@@ -154,6 +154,9 @@ class SyntheticProtocol(Protocol):
     )
 
 
+AnyProtocol: TypeAlias = BenchmarkProtocol | SyntheticProtocol
+
+
 @dataclass(frozen=True)
 class Experiment:
     """An experiment: every method on every problem, with one protocol.
@@ -165,7 +168,7 @@ class Experiment:
         Data sets, or numbers of training points per class.
     methods : tuple of Method
         Methods of the paper.
-    protocol : Protocol
+    protocol : BenchmarkProtocol or SyntheticProtocol
     more : tuple of Method
         Further methods, shown in separate tables.
     quick : bool
@@ -175,7 +178,7 @@ class Experiment:
     name: str
     problems: tuple[str, ...]
     methods: tuple[Method, ...]
-    protocol: Protocol
+    protocol: AnyProtocol
     more: tuple[Method, ...] = ()
     quick: bool = False
 
@@ -211,13 +214,14 @@ class Experiment:
                 return method
         return None
 
-    def only(self, *, problems: tuple[str, ...] = (), methods: tuple[str, ...] = ()) -> "Experiment":
+    def only(self, *, problems: Sequence[str] = (), methods: Sequence[str] = ()) -> "Experiment":
         """Return the experiment restricted to some problems and methods, by name; empty means all."""
+        kept = [self.find(name) for name in methods] or self.all_methods
         return replace(
             self,
-            problems=tuple(name for name in self.problems if not problems or name in problems),
-            methods=tuple(method for method in self.methods if not methods or method.name in methods),
-            more=tuple(method for method in self.more if not methods or method.name in methods),
+            problems=tuple(name for name in self.problems if name in (problems or self.problems)),
+            methods=tuple(method for method in self.methods if method in kept),
+            more=tuple(method for method in self.more if method in kept),
         )
 
 
@@ -262,12 +266,11 @@ SYNTHETIC = Experiment(
     "synthetic",
     problems=("20", "50", "100", "200", "500", "1000", "1500", "2000", "5000", "10000"),
     methods=(
-        Method("APC+log+acc", "apc+log", betas=("acc",)),
-        Method("APC+log+rej", "apc+log", betas=("rej",)),
-        Method("APC+exp+acc", "apc+exp", betas=("acc",)),
-        Method("APC+exp+rej", "apc+exp", betas=("rej",)),
-        Method("MPC+log+acc", "mpc+log", betas=("acc",)),
-        Method("MPC+log+rej", "mpc+log", betas=("rej",)),
+        *(
+            Method(f"{loss}+{side}", loss.lower(), betas=(side,))
+            for loss in ("APC+log", "APC+exp", "MPC+log")
+            for side in ("acc", "rej")
+        ),
         Method("OVA+log"),
         Method("OVA+exp"),
         Method("CE"),
@@ -311,9 +314,8 @@ def quick(experiment: Experiment) -> Experiment:
     if isinstance(protocol, SyntheticProtocol):
         protocol = replace(protocol, trials=2, epochs=20, n_test=20_000)
         return replace(experiment, problems=("20", "200", "1000"), protocol=protocol, quick=True)
-    assert isinstance(protocol, BenchmarkProtocol)
-    protocol = replace(protocol, trials=2, epochs=10, max_train_rows=4_000, max_test_rows=10_000)
-    return replace(experiment, protocol=protocol, quick=True)
+    short = replace(protocol, trials=2, epochs=10, max_train_rows=4_000, max_test_rows=10_000)
+    return replace(experiment, protocol=short, quick=True)
 
 
 def published_benchmark() -> Experiment:
@@ -361,13 +363,11 @@ def chosen_experiments(
         chosen = [published_benchmark()]
     if short:
         chosen = [quick(one) for one in chosen]
-    known = [set(vars(one.protocol)) for one in chosen]
-    for name in settings:
-        if not any(name in names for names in known):
-            chosen[0].with_settings({name: settings[name]})
+    for name in sorted(set(settings).difference(*(vars(one.protocol) for one in chosen))):
+        chosen[0].with_settings({name: ""})  # which raises the error
     return [
-        one.with_settings({name: text for name, text in settings.items() if name in names})
-        for one, names in zip(chosen, known, strict=True)
+        one.with_settings({name: text for name, text in settings.items() if name in vars(one.protocol)})
+        for one in chosen
     ]
 
 
@@ -426,13 +426,8 @@ def restrict(experiments: Sequence[Experiment], problems: Sequence[str], methods
     for name in problems:
         if name not in known:
             raise InputError(f"unknown problem {name!r}; there are {', '.join(known)}.")
-    found = [tuple(method.name for name in methods if (method := one.find(name))) for one in experiments]
-    kept = [
-        one.only(problems=tuple(problems), methods=own)
-        for one, own in zip(experiments, found, strict=True)
-        if own or not methods
-    ]
-    return [one for one in kept if one.problems]
+    kept = [one.only(problems=problems, methods=methods) for one in experiments]
+    return [one for one in kept if one.problems and one.all_methods]
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, str]:

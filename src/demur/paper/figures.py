@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Sequence
-from math import nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,33 +60,25 @@ def draw_figures(
     """Return the figures as PNG and SVG files, by name."""
     drawn = {}
     if synthetic is not None:
-        costs = [cost for cost in FIGURE_1_COSTS if cost in bayes] or list(bayes)[:3]
-        title = f"Figure 1: 0-1-c risk on synthetic data against training size{_suffix(synthetic)}"
-        drawn["figure-1"] = synthetic_figure(synthetic, bayes, costs, title)
+        drawn["figure-1"] = synthetic_figure(synthetic, bayes)
     if benchmark is not None:
         some = [problem for problem in FIGURE_2[0] if problem in benchmark.problems] or benchmark.problems
-        title = f"Figure 2: 0-1-c risk against cost, standard error shaded{_suffix(benchmark)}"
+        title = "Figure 2: 0-1-c risk against cost, standard error shaded"
         drawn["figure-2"] = benchmark_figure(benchmark, some, FIGURE_2[1], title)
-        title = f"Figure 4: 0-1-c risk against cost, all data sets and methods{_suffix(benchmark)}"
+        title = "Figure 4: 0-1-c risk against cost, all data sets and methods"
         drawn["figure-4"] = benchmark_figure(benchmark, benchmark.problems, benchmark.methods, title)
     return {f"figures/{name}.{kind}": render(figure, kind) for name, figure in drawn.items() for kind in ("png", "svg")}
 
 
-def _suffix(results: Results) -> str:
-    return " (quick run)" if results.experiment.quick else ""
-
-
-def synthetic_figure(
-    results: Results, bayes: dict[float, BayesSummary], costs: Sequence[float], title: str
-) -> "Figure":
+def synthetic_figure(results: Results, bayes: dict[float, BayesSummary]) -> "Figure":
     """Draw the test risk against the training size, a panel per cost, with the Bayes risk: Figure 1."""
-    figure, panels = _panels(len(costs), title)
+    costs = [cost for cost in FIGURE_1_COSTS if cost in bayes] or list(bayes)[:3]
+    figure, panels = _panels(len(costs), "Figure 1: 0-1-c risk on synthetic data against training size", results)
     for panel, cost in zip(panels, costs, strict=True):
         for method in results.methods:
-            found = [results.paper_numbers.mean("zoc_risk", size, cost, method) for size in results.problems]
-            means = [nan if mean is None else mean for mean in found]
+            means = [results.paper_numbers.mean("zoc_risk", size, cost, method) for size in results.problems]
             sizes = [int(size) for size in results.problems]
-            panel.plot(sizes, means, label=method, markersize=4, **_style(method))
+            panel.plot(sizes, np.array(means, float), label=method, markersize=4, **_style(method))
         panel.axhline(bayes[cost].risk.value, color="black", linewidth=1, label="Bayes-optimal")
         panel.set(xscale="log", xlabel="training points per class", title=f"c = {cost:g}")
     _finish(figure, panels[0])
@@ -96,13 +87,14 @@ def synthetic_figure(
 
 def benchmark_figure(results: Results, problems: Sequence[str], methods: Sequence[str], title: str) -> "Figure":
     """Draw the test risk against the cost, a panel per data set, with shaded standard errors: Figures 2 and 4."""
-    figure, panels = _panels(len(problems), title)
+    figure, panels = _panels(len(problems), title, results)
     for panel, problem in zip(panels, problems, strict=True):
         for method in methods:
             points = [
                 (cost, value.mean, (value.std or 0) / value.n**0.5)
                 for cost in results.experiment.protocol.costs
-                if (value := results.paper_numbers.get("zoc_risk", problem, cost, method)) and value.mean is not None
+                if (value := results.paper_numbers.values.get(("zoc_risk", problem, cost, method)))
+                and value.mean is not None
             ]
             if not points:
                 continue
@@ -113,8 +105,7 @@ def benchmark_figure(results: Results, problems: Sequence[str], methods: Sequenc
                 x, np.subtract(y, error), np.add(y, error), color=style.get("color"), alpha=0.15, linewidth=0
             )
         panel.set(xlabel="rejection cost c", title=problem)
-        note = results.notes.get(problem)
-        if note:
+        if note := results.notes.get(problem):
             panel.text(0.5, -0.24, note, transform=panel.transAxes, ha="center", fontsize=7)
     _finish(figure, panels[0])
     return figure
@@ -131,12 +122,12 @@ def render(figure: "Figure", kind: str) -> bytes:
     return content.getvalue()
 
 
-def _panels(number: int, title: str) -> tuple["Figure", list["Axes"]]:
+def _panels(number: int, title: str, results: Results) -> tuple["Figure", list["Axes"]]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.6 * number, 4.4), layout="constrained")
     panels = list(figure.subplots(1, number, squeeze=False)[0])
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(title + " (quick run)" * results.experiment.quick, fontsize=10)
     return figure, panels
 
 

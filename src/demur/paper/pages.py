@@ -2,10 +2,12 @@
 
 import csv
 import io
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from scipy.stats import rankdata
 
@@ -17,7 +19,7 @@ from demur.paper.claims import BENCHMARK_CLAIMS, SYNTHETIC_CLAIMS, Finding, Judg
 from demur.paper.experiments import Experiment, SyntheticProtocol, published_benchmark
 from demur.paper.figures import check_matplotlib, draw_figures
 from demur.paper.population import PopulationErrors, population_errors
-from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, identify, training_rows
+from demur.paper.problems import STAND_IN_NOTE, DataPlace, gaussians_of, training_rows
 from demur.paper.records import Store, trace
 from demur.paper.trial_jobs import matching
 from demur.paper.trial_means import METRICS, TEST, Numbers, Published, Results, Value, agreement, collect
@@ -73,8 +75,8 @@ def results_csv(
     writer.writerow(COLUMNS)
     costs = results.experiment.protocol.costs
     for where in product(METRICS, results.problems, costs, [*methods, BAYES]):
-        if (ours := numbers.get(*where)) is not None:
-            paper = published.get(*where) or Value(None, None, 0)
+        if (ours := numbers.values.get(where)) is not None:
+            paper = published.values.get(where) or Value(None, None, 0)
             figures = [(ours.mean, 6), (ours.std, 6), (paper.mean, 4), (paper.std, 4)]
             texts = ["" if number is None else f"{number:.{digits}f}" for number, digits in figures]
             metric, problem, cost, method = where
@@ -96,7 +98,7 @@ def full_table(metric: str, results: Results, methods: Sequence[str], published:
         for cost in results.experiment.protocol.costs:
             bold = numbers.bold[problem, cost]
             where = [(metric, problem, cost, method) for method in methods]
-            cells = [_cell(numbers.get(*one), published.get(*one), bold=one[-1] in bold) for one in where]
+            cells = [_cell(numbers.values.get(one), published.values.get(one), bold=one[-1] in bold) for one in where]
             rows.append([name, f"{cost:g}", *cells])
             name = ""
     return markdown_table(["data set", "c", *methods], rows)
@@ -107,7 +109,7 @@ def rejection_table(results: Results, published: Numbers, bayes: dict[float, Bay
     rows = []
     for cost, best in bayes.items():
         where = [("rejection_ratio", results.problems[-1], cost, method) for method in results.methods]
-        pairs = [(_percent(results.paper_numbers.get(*one)), published.get(*one)) for one in where]
+        pairs = [(_percent(results.paper_numbers.values.get(one)), published.values.get(one)) for one in where]
         cells = [f"{ours}<br>paper {_percent(paper)}" if paper else ours for ours, paper in pairs]
         rows.append([f"{cost:g}", *cells, f"{100 * best.rejection_rate.value:.1f}"])
     return markdown_table(["c", *results.methods, f"{BAYES}-optimal"], rows)
@@ -165,17 +167,17 @@ class Outcome:
         lines = []
         if self.nearest:
             lines.append(
-                "**The published protocol**: chosen, among many, because its figures come nearest to those that the "
+                "**The published protocol**: chosen among many because its figures come nearest to those that the "
                 "paper prints. The thresholds of OVA+hin are chosen on the test rows here, which is not a valid "
                 "procedure. To compare methods, read `results/paper`."
             )
         if any(part.experiment.quick for part in self.parts):
             lines.append(
-                "**A quick run**: fewer trials, sizes, epochs and rows than in the paper. It shows that everything "
+                "**A quick run**: fewer trials, sizes, epochs and rows than in the paper. It checks that everything "
                 "works; its figures mean little."
             )
         for part in self.parts:
-            lines += [f"**{problem}**: {note}." for problem, note in part.notes.items() if note]
+            lines += [f"**{problem}**: {part.notes[problem]}." for problem in part.problems if part.notes[problem]]
             if missing := part.missing:
                 shown = "; ".join(missing[:5]) + (f"; and {len(missing) - 5} more" if len(missing) > 5 else "")
                 lines.append(f"**Not complete** ({part.experiment.name}): missing {shown}.")
@@ -230,10 +232,7 @@ def write_outputs(
 def _gather(out: Path, experiments: Sequence[Experiment], published: Published, place: DataPlace | None) -> Outcome:
     found: dict[str, Results] = {}
     for experiment in experiments:
-        identities = None
-        if place is not None:
-            identities = {problem: identify(problem, experiment.protocol, place) for problem in experiment.problems}
-        results = collect(experiment, matching(experiment, Store(out, experiment.name), identities))
+        results = collect(experiment, matching(experiment, Store(out, experiment.name), place))
         if results.records:
             found[experiment.name] = results
     if not found:
@@ -247,8 +246,8 @@ def _gather(out: Path, experiments: Sequence[Experiment], published: Published, 
         known = Known({cost: summary(cost) for cost in protocol.costs}, population_errors(synthetic.experiment))
         claims += judge(SYNTHETIC_CLAIMS, synthetic, published.synthetic, known)
     if benchmark is not None:
-        stand_ins = [problem for problem, note in benchmark.notes.items() if note == STAND_IN_NOTE]
-        published = replace(published, benchmark=published.benchmark.without(stand_ins))
+        if STAND_IN_NOTE in benchmark.notes.values():  # figures of other data are not compared
+            published = replace(published, benchmark=Numbers())
         claims += judge(BENCHMARK_CLAIMS, benchmark, published.benchmark)
     return Outcome(benchmark, synthetic, found.get("modern"), known, published, claims)
 
@@ -258,13 +257,13 @@ def _joined(sections: Sequence[str]) -> str:
 
 
 TITLE = """\
-# Classification with rejection: the paper's experiments, run again
+# Classification with rejection: the paper's experiments repeated
 
 C. Ni, N. Charoenphakdee, J. Honda, M. Sugiyama:
 *On the Calibration of Multiclass Classification with Rejection*, NeurIPS 2019."""
 
 WHERE_EVERYTHING_IS = """\
-- All figures: [tables.md](tables.md), [benchmark.csv](benchmark.csv), [synthetic.csv](synthetic.csv). Each of them
+- All figures: {files}. Each of them
   comes from the records in [records](records), which also name the chosen hyper-parameters of every trial."""
 
 VERDICTS_IN_WORDS = {
@@ -274,13 +273,13 @@ VERDICTS_IN_WORDS = {
     "does not hold": "do not hold",
     "not tested": "are not tested",
 }
-"""After a number of statements."""
+"""Verbs that follow a number of statements."""
 
 HOW_CLAIMS_ARE_JUDGED = """\
-A statement *holds* if it is true in every case counted and *does not hold* if in none; between, it *mostly holds* if it
-is true in more than half of them, and else *mostly fails*. What is said of the beta of a loss is judged on its
-population minimisers, computed at points whose class probabilities are known; what trained networks did is beside it.
-The same test is applied to the paper's own printed tables, where these suffice."""
+A statement *holds* if it is true in every case, and *does not hold* if it is true in none. Otherwise it *mostly holds*
+if it is true in more than half of the cases, and *mostly fails* if not. Statements about the beta of a loss are tested
+on its population minimisers, computed at points whose class probabilities are known. The last column applies the same
+test to the paper's own printed tables, where they contain the figures."""
 
 HOW_IT_WAS_MADE = """\
 ## How this page was made
@@ -328,7 +327,8 @@ def _summary(outcome: Outcome) -> str:
         f"{verdicts.count(verdict)} {words}" for verdict, words in VERDICTS_IN_WORDS.items() if verdict in verdicts
     )
     lines.append(f"- **The paper's statements**, {len(verdicts)} of them, on our figures: {counts}.")
-    return "\n".join([*lines, WHERE_EVERYTHING_IS])
+    files = ["tables.md"] + [f"{part.experiment.name}.csv" for part in (outcome.benchmark, outcome.synthetic) if part]
+    return "\n".join([*lines, WHERE_EVERYTHING_IS.format(files=", ".join(f"[{name}]({name})" for name in files))])
 
 
 def _claims(claims: Sequence[Judged]) -> str:
@@ -391,7 +391,7 @@ def _data_table(part: Results) -> str:
 
 
 SYNTHETIC = """\
-## Synthetic data: does the risk reach the best possible one?
+## Synthetic data: does the risk reach the Bayes-optimal risk?
 
 Eight Gaussian classes in the plane, so that the best possible risk is known: the black line.
 
@@ -404,12 +404,13 @@ chosen so that the Bayes-optimal shares are near its CE column.
 {table}"""
 
 POPULATION = """\
-### What the losses ask for, and what the networks do
+### Population minimisers and trained networks
 
-% of {n:,} test points that are answered although declining is cheaper / declined although answering is cheaper. First,
-where the pointwise risk of the loss is minimised at every point, with the known class probabilities: what unlimited
-networks and data would do. By Theorem 4 and Corollary 5, beta acc must have no false rejects there, and beta rej no
-false accepts. Below it, the networks of {units} hidden units with {size:,} training points per class.
+Percentage of {n:,} test points that are answered although declining is cheaper / declined although answering is
+cheaper. The first line of a cell is for the population minimiser of the loss, computed from the known class
+probabilities: the limit of unlimited networks and data. By Theorem 4 and Corollary 5, beta acc has no false rejects
+there, and beta rej no false accepts. The second line is for networks of {units} hidden units, trained on
+{size:,} points per class.
 
 {table}"""
 
@@ -483,17 +484,13 @@ def _benchmark_section(outcome: Outcome, part: Results) -> str:
 def _tables_page(outcome: Outcome) -> str:
     """Return tables.md: the three tables of the paper's appendix, and those of the further losses."""
     sections = ["# All tables", outcome.warning()]
-    part = outcome.benchmark
-    for number, (metric, title) in enumerate(TITLES.items() if part else (), start=6):
-        assert part is not None
-        tables = {
-            f"Table {number}": full_table(metric, part, part.methods, outcome.published.benchmark),
-            "More losses": full_table(metric, part, ["CE", *part.all_methods[len(part.methods) :]]),
-        }
-        note = NO_ANSWER if metric == "accepted_accuracy" else ""
-        sections += [f"## {heading}: {title}\n\n{MEANS}{note}\n\n{table}" for heading, table in tables.items()]
-    part = outcome.synthetic
-    if part is not None:
+    if part := outcome.benchmark:
+        for number, (metric, title) in enumerate(TITLES.items(), start=6):
+            head = f"{title}\n\n{MEANS}{NO_ANSWER if metric == 'accepted_accuracy' else ''}"
+            table = full_table(metric, part, part.methods, outcome.published.benchmark)
+            more = full_table(metric, part, ["CE", *part.all_methods[len(part.methods) :]])
+            sections += [f"## Table {number}: {head}\n\n{table}", f"## More losses: {head}\n\n{more}"]
+    if part := outcome.synthetic:
         table = full_table("zoc_risk", part, part.methods)
         sections.append(f"## Synthetic data: 0-1-c risk by training points per class\n\n{table}")
     return _joined(sections)
@@ -522,25 +519,14 @@ loss is better beyond chance. **mean rank**: over all cells, 1 is the lowest mea
 
 
 CHECKED = """\
-what `demur check NAME --classes 3 --cost 0.2` says of it: calibrated, by a theorem or by a search, or
+the result of `demur check NAME --classes 3 --cost 0.2`: calibrated, by a theorem or by a search, or
 refuted, by a witness that was computed twice."""
-CLAIMED = "what the loss claims for K > 2; a quick run does not check it."
-
-
-def best_counts(results: Results) -> list[tuple[str, str]]:
-    """Return for each loss the number of cells in which it is the best or equivalent to it, in descending order."""
-    numbers = results.paper_numbers
-    counted = []
-    for method in results.methods:
-        cells = [bold for (problem, cost), bold in numbers.bold.items() if method in numbers.rivals(problem, cost)]
-        counted.append((method, sum(method in bold for bold in cells), len(cells)))
-    counted.sort(key=lambda one: (-one[1], one[0]))
-    return [(method, f"{best} of {n}") for method, best, n in counted if n]
+CLAIMED = "the claim of the loss for K > 2; a quick run does not check it."
 
 
 def _modern_page(results: Results, warning: str) -> str:
     """Return the page of all losses, one row for each."""
-    run, numbers, costs = trace(results.records), results.paper_numbers, results.experiment.protocol.costs
+    run, numbers = trace(results.records), results.paper_numbers
     head = HEAD.format(
         networks=run.networks,
         diverged=run.failed,
@@ -549,30 +535,25 @@ def _modern_page(results: Results, warning: str) -> str:
         test=TEST,
         verdict=CLAIMED if results.experiment.quick else CHECKED,
     )
-    ranks, rows = _mean_ranks(numbers), []
-    for method, counts in best_counts(results):
+    best, ranks, risks = (defaultdict[Any, list[float]](list) for _ in range(3))
+    for (problem, cost), bold in numbers.bold.items():
+        rivals = numbers.rivals(problem, cost)
+        means = [numbers.values["zoc_risk", problem, cost, method].mean or 0.0 for method in rivals]
+        for method, risk, place in zip(rivals, means, rankdata(means).tolist(), strict=True):
+            best[method].append(method in bold)
+            ranks[method].append(place)
+            risks[method, problem].append(risk)
+    rows = []
+    for method in sorted(best, key=lambda one: (-sum(best[one]), one)):
         loss = get(method)
         trainings = "one per cost" if loss.trained_for_cost else "one for all costs"
         verdict = "calibrated" if loss.calibrated_for(3) else "not calibrated"
         if not results.experiment.quick:
             report = check_calibration(loss, 3, 0.2)
             verdict = f"{report.verdict}: {report.evidence}"
-        risks = []
-        for problem in results.problems:
-            means = [numbers.mean("zoc_risk", problem, cost, method) for cost in costs]
-            known = [mean for mean in means if mean is not None]
-            risks.append(f"{sum(known) / len(known):.4f}" if known else "?")
-        rows.append([method, loss.family, verdict, trainings, counts, f"{ranks[method]:.1f}", *risks])
+        own = [risks[method, problem] for problem in results.problems]
+        cells = [f"{sum(known) / len(known):.4f}" if known else "?" for known in own]
+        counts, rank = f"{sum(best[method])} of {len(best[method])}", f"{sum(ranks[method]) / len(ranks[method]):.1f}"
+        rows.append([method, loss.family, verdict, trainings, counts, rank, *cells])
     headings = ["loss", "family", "verdict", "trainings", "best or equivalent", "mean rank", *results.problems]
     return _joined([head, warning, markdown_table(headings, rows)])
-
-
-def _mean_ranks(numbers: Numbers) -> dict[str, float]:
-    """Return each loss's mean rank over the cells; equal risks share their ranks."""
-    ranks: dict[str, list[float]] = {}
-    for problem, cost in numbers.bold:
-        rivals = numbers.rivals(problem, cost)
-        means = [numbers.mean("zoc_risk", problem, cost, method) or 0.0 for method in rivals]
-        for rank, method in zip(rankdata(means).tolist(), rivals, strict=True):
-            ranks.setdefault(method, []).append(rank)
-    return {method: sum(places) / len(places) for method, places in ranks.items()}

@@ -1,26 +1,23 @@
 """Decisions of the population minimisers of the pairwise losses, on data with known class probabilities.
 
 A trained network errs for two reasons: the minimiser of its loss may decide wrongly, and the network may not reach the
-minimiser. Where eta(x) is known, the first can be examined separately: minimise the pointwise risk at every point, and
-count. The rejector of the minimiser is positive iff the slope of the risk in r, at r = 0 and at the optimal class
+minimiser. Where eta(x) is known, the first kind can be counted separately, by minimising the pointwise risk at every
+point. The rejector of the minimiser is positive iff the slope of the risk in r, at r = 0 and at the optimal class
 scores, is negative (Theorem 4).
 """
 
 from dataclasses import replace
 from typing import NamedTuple, cast
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from demur.array_types import Floats, Mask
 from demur.losses import resolve
 from demur.losses.pairwise import BetaSide, PairwiseLoss
+from demur.margins import Exponential
 from demur.paper.experiments import Experiment, SyntheticProtocol
 from demur.paper.problems import gaussians_of, seed_for
 from demur.theory import pointwise_risk
-from demur.theory.examined_loss import ExaminedLoss
-from demur.theory.theorem_four import rejector_slope
 
 MOST_POINTS = 60_000
 """Largest number of test points."""
@@ -48,7 +45,7 @@ class PopulationErrors(NamedTuple):
 
 
 def _share(count: int, n: int) -> str:
-    """Return a percentage; 0 only if the count is zero."""
+    """Return a percentage; "0" only if the count is zero."""
     if not count:
         return "0"
     percent = 100 * count / n
@@ -71,55 +68,34 @@ def population_errors(experiment: Experiment) -> dict[tuple[str, float], Populat
     gaussians = gaussians_of(protocol)
     X, _ = gaussians.sample(n=protocol.n_test, seed=seed_for(protocol.seed, "synthetic", "test"))
     eta = gaussians.posterior(X[:MOST_POINTS])
-    slopes: dict[PairwiseLoss, Floats] = {}
     errors = {}
     for method in experiment.methods:
-        loss = resolve(method.loss)
-        if not isinstance(loss, PairwiseLoss) or len(method.betas) != 1:
-            continue
-        if loss not in slopes:
-            slopes[loss] = slopes_at_zero(loss, eta)
-        for cost in protocol.costs:
-            beta = cast(BetaSide, method.betas[0])
-            reject = rejects(replace(loss, beta=beta), slopes[loss], eta.shape[1], cost)
-            best = eta.max(axis=1) <= 1 - cost
-            errors[method.name, cost] = PopulationErrors(
-                len(eta), int((~reject & best).sum()), int((reject & ~best).sum())
-            )
+        if len(method.betas) == 1:
+            loss = replace(cast(PairwiseLoss, resolve(method.loss)), beta=cast(BetaSide, method.betas[0]))
+            slopes = slopes_at_zero(loss, eta)
+            for cost in protocol.costs:
+                reject, best = rejects(loss, slopes, eta.shape[1], cost), eta.max(axis=1) <= 1 - cost
+                counts = int((~reject & best).sum()), int((reject & ~best).sum())
+                errors[method.name, cost] = PopulationErrors(len(eta), *counts)
     return errors
 
 
 def slopes_at_zero(loss: PairwiseLoss, eta: Floats) -> Floats:
-    """Return the part of the risk's slope in r at r = 0 that depends on neither the cost nor beta."""
-    unit, rejecting = replace(loss, beta=1.0), _slope_of_rejecting(loss)
-    parts = []
-    for rows in torch.split(torch.from_numpy(np.ascontiguousarray(eta)), 5_000):
-        slope = _slope_at_likely_scores(unit, rows)
-        if slope is None:
-            subject = ExaminedLoss.untried(unit, rows.shape[1], 0.5, symmetric=True)
-            slope, _ = rejector_slope(subject, rows)
-        parts.append(slope)
-    return torch.cat(parts).numpy() - 0.5 * rejecting
+    """Return the part of the risk's slope in r at r = 0 that depends on neither the cost nor beta.
 
-
-def _slope_at_likely_scores(loss: PairwiseLoss, eta: Tensor) -> Tensor | None:
-    """Return the slope in r at log eta, or at half of it, if the gradient in the class scores is zero there; else None.
-
-    These are the minimisers of the logarithmic and of the exponential loss.
+    The class scores of the minimiser are log eta, or half of it with the exponential loss.
     """
-    for factor in (1.0, 0.5):
-        scores = torch.cat([factor * eta.log(), torch.zeros(len(eta), 1, dtype=eta.dtype)], -1).requires_grad_()
-        (gradient,) = torch.autograd.grad(pointwise_risk(loss, scores, eta, 0.5).sum(), scores)
-        if float(gradient[:, :-1].abs().max()) < 1e-10:
-            return gradient[:, -1]
-    return None
+    points = torch.from_numpy(eta)
+    classes = points.log() * (0.5 if isinstance(loss.phi, Exponential) else 1.0)
+    scores = torch.cat([classes, torch.zeros_like(points[:, :1])], -1).requires_grad_()
+    (gradient,) = torch.autograd.grad(pointwise_risk(replace(loss, beta=1.0), scores, points, 0.5).sum(), scores)
+    assert float(gradient[:, :-1].abs().max()) < 1e-10
+    return gradient[:, -1].numpy() - 0.5 * _slope_of_rejecting(loss)
 
 
 def _slope_of_rejecting(loss: PairwiseLoss) -> float:
     """Return psi'(0): the slope of c psi(beta r) at r = 0 is c beta times it."""
-    zero = torch.zeros(1, dtype=torch.float64, requires_grad=True)
-    (slope,) = torch.autograd.grad(loss.psi_or_phi(zero).sum(), zero)
-    return float(slope)
+    return float(loss.psi_or_phi.slope(torch.zeros(1, dtype=torch.float64)))
 
 
 def rejects(loss: PairwiseLoss, answering: Floats, n_classes: int, cost: float) -> Mask:
@@ -129,6 +105,7 @@ def rejects(loss: PairwiseLoss, answering: Floats, n_classes: int, cost: float) 
     --------
     With two classes these losses are calibrated; with three the minimiser of this one rejects too much:
 
+    >>> import numpy as np
     >>> from demur.losses import get
     >>> loss, two, three = get("apc+log"), np.array([[0.81, 0.19], [0.79, 0.21]]), np.array([[0.82, 0.09, 0.09]])
     >>> rejects(loss, slopes_at_zero(loss, two), 2, 0.2), rejects(loss, slopes_at_zero(loss, three), 3, 0.2)

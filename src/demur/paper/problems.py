@@ -1,4 +1,4 @@
-"""Data of a problem, scaled and on a device, with the hash by which records are matched."""
+"""Data of a problem: loaded or drawn, scaled, and identified by a hash."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from demur.array_types import Floats, Ints
 from demur.datasets import GaussianClasses, load, make_gaussian_classes, paper_gaussians
 from demur.datasets.uci import SOURCES, fingerprint, is_local
 from demur.errors import InputError
-from demur.paper.experiments import BenchmarkProtocol, Protocol, SyntheticProtocol
+from demur.paper.experiments import AnyProtocol, BenchmarkProtocol, Protocol, SyntheticProtocol
 
 STAND_IN_NOTE = "synthetic stand-in of the same shape, not the real data"
 
@@ -39,7 +39,7 @@ class DataPlace:
 
 
 class DataIdentity(NamedTuple):
-    """Hash of some data, and a caveat about figures measured on them."""
+    """Hash of the data of a problem, and a caveat about figures measured on them."""
 
     sha256: str
     note: str = ""
@@ -50,7 +50,6 @@ class Problem(NamedTuple):
 
     Parameters
     ----------
-    name : str
     n_classes : int
     X, X_test : tensor of float32
     y, y_test : tensor of int64
@@ -58,7 +57,6 @@ class Problem(NamedTuple):
         max_y eta_y(x) of each test row, if the distribution is known.
     """
 
-    name: str
     n_classes: int
     X: Tensor
     y: Tensor
@@ -67,7 +65,7 @@ class Problem(NamedTuple):
     best_confidence: Tensor | None = None
 
 
-def identify(name: str, protocol: Protocol, place: DataPlace) -> DataIdentity:
+def identify(name: str, protocol: AnyProtocol, place: DataPlace) -> DataIdentity:
     """Return the identity of a problem's data without loading them.
 
     Examples
@@ -81,7 +79,6 @@ def identify(name: str, protocol: Protocol, place: DataPlace) -> DataIdentity:
     if place.stands_in(name):
         source = SOURCES[name]
         return DataIdentity(_hash("stand-in", name, source.n_features, source.n_classes), STAND_IN_NOTE)
-    assert isinstance(protocol, BenchmarkProtocol)
     sha256, note = fingerprint(name, place.folder)
     limit, n_test = protocol.max_test_rows, SOURCES[name].n_test
     if limit is not None and limit < (SOURCES[name].n_test_local or n_test):
@@ -89,7 +86,7 @@ def identify(name: str, protocol: Protocol, place: DataPlace) -> DataIdentity:
     return DataIdentity(sha256, note)
 
 
-def ensure(name: str, protocol: Protocol, place: DataPlace) -> None:
+def ensure(name: str, protocol: AnyProtocol, place: DataPlace) -> None:
     """Download a problem's data if they are missing, so that a run without them fails at once.
 
     Raises
@@ -101,7 +98,7 @@ def ensure(name: str, protocol: Protocol, place: DataPlace) -> None:
         load(name, place.folder)
 
 
-def prepare(name: str, protocol: Protocol, place: DataPlace, device: torch.device) -> Problem:
+def prepare(name: str, protocol: AnyProtocol, place: DataPlace, device: torch.device) -> Problem:
     """Load or draw data, scale the features by statistics of the training rows, and move them to a device."""
     confidence = None
     if isinstance(protocol, SyntheticProtocol):
@@ -111,7 +108,6 @@ def prepare(name: str, protocol: Protocol, place: DataPlace, device: torch.devic
         X_test, y_test = gaussians.sample(n=protocol.n_test, seed=seed_for(protocol.seed, "synthetic", "test"))
         confidence = torch.as_tensor(gaussians.posterior(X_test).max(axis=1), device=device)
     else:
-        assert isinstance(protocol, BenchmarkProtocol)
         if place.stands_in(name):
             train, test = _stand_in(name)
         else:
@@ -123,10 +119,10 @@ def prepare(name: str, protocol: Protocol, place: DataPlace, device: torch.devic
     shift, scale = _scaling(name, X, protocol.scaling)
     own, tested = (torch.as_tensor((rows - shift) / scale, dtype=torch.float32, device=device) for rows in (X, X_test))
     labels, tested_labels = (torch.as_tensor(classes, device=device) for classes in (y, y_test))
-    return Problem(name, n_classes, own, labels, tested, tested_labels, confidence)
+    return Problem(n_classes, own, labels, tested, tested_labels, confidence)
 
 
-def training_rows(name: str, protocol: Protocol) -> int:
+def training_rows(name: str, protocol: AnyProtocol) -> int:
     """Return the number of training rows of a problem, validation rows included.
 
     Examples
@@ -136,7 +132,6 @@ def training_rows(name: str, protocol: Protocol) -> int:
     """
     if isinstance(protocol, SyntheticProtocol):
         return int(name) * len(gaussians_of(protocol).means)
-    assert isinstance(protocol, BenchmarkProtocol)
     n_rows = SOURCES[name].n_train
     return n_rows if protocol.max_train_rows is None else min(n_rows, protocol.max_train_rows)
 
@@ -193,17 +188,6 @@ def is_divided(name: str, protocol: Protocol) -> bool:
     if protocol.validation not in ("random", "source"):
         raise InputError(f"validation must be 'random' or 'source', got {protocol.validation!r}.")
     return protocol.validation == "source" and name in ("letter", "satimage")
-
-
-def validation_share(name: str, protocol: Protocol) -> float:
-    """Return the share of the training rows that is held out for validation.
-
-    Examples
-    --------
-    >>> validation_share("letter", Protocol(validation="source")), validation_share("yeast", Protocol())
-    (0.3, 0.2)
-    """
-    return 0.3 if is_divided(name, protocol) else protocol.validation_fraction
 
 
 def _scaling(name: str, X: Floats, scaling: str) -> tuple[Floats, Floats]:

@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,7 +30,7 @@ class Score:
     n : int
         Number of test rows.
     rejected, wrong : int
-        Number of declined rows, and of wrongly answered ones.
+        Number of declined rows, and of wrong answers.
     hyper : dict
         The chosen hyper-parameters.
     validation_risk : float
@@ -134,13 +133,13 @@ def _checksum(body: object) -> str:
 
 
 class StoreError(UserError):
-    """A record could not be written: the disk is full, or the folder has gone."""
+    """A record could not be written, because the disk is full or the folder was removed."""
 
     exit_code = 1
 
 
 def append_line(path: Path, body: ByName) -> None:
-    """Append a record to a JSONL file; a line that an interrupted run left incomplete stays separate.
+    """Append a record to a JSONL file, on a new line even after an incomplete one.
 
     Raises
     ------
@@ -180,18 +179,17 @@ class Store:
 
     Examples
     --------
-    >>> with tempfile.TemporaryDirectory() as out:
-    ...     len(list(Store(out, "benchmark").records()))
+    >>> len(list(Store("/nowhere", "benchmark").records()))
     0
     """
 
     def __init__(self, out: FilePath, experiment: str) -> None:
         self.path = Path(out) / "records" / f"{experiment}.jsonl"
         self.damaged: dict[str, str] = {}
-        """Reasons why lines could not be read, by place."""
+        """The reason why a line could not be read, by file and line number."""
 
     def check_writable(self) -> None:
-        """Create the folder and check that it is writable.
+        """Create the folder and check that the file is writable.
 
         Raises
         ------
@@ -199,8 +197,7 @@ class Store:
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.path.parent) as file:
-                file.write(b"demur")
+            self.path.open("ab").close()
         except OSError as error:
             raise InputError(
                 f"cannot write to {self.path.parent}: {error.strerror or error}. Choose another folder with --out."
@@ -277,11 +274,5 @@ def trace(records: Sequence[Record]) -> Provenance:
     environments = [record.environment for record in records]
     devices = (f"{one['device']}" + f", {one['cores']} cores" * (one["device_type"] == "cpu") for one in environments)
     versions = ("demur {demur}, Python {python}, torch {torch}, numpy {numpy}".format_map(one) for one in environments)
-    return Provenance(
-        networks=sum(record.networks for record in records),
-        failed=sum(record.failed for record in records),
-        seconds_training=sum(record.seconds_training for record in records),
-        seconds_other=sum(record.seconds_other for record in records),
-        devices=tuple(dict.fromkeys(devices)),
-        versions=tuple(dict.fromkeys(versions)),
-    )
+    sums = {name: sum(getattr(record, name) for record in records) for name in Provenance._fields[:4]}
+    return Provenance(**sums, devices=tuple(dict.fromkeys(devices)), versions=tuple(dict.fromkeys(versions)))

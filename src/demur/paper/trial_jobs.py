@@ -1,17 +1,17 @@
-"""The jobs of an experiment that are left, run on this machine or on a Dask cluster; each record is stored at once."""
+"""Run the remaining jobs of an experiment on this machine or on a Dask cluster; each record is stored at once."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from demur.array_types import FilePath
 from demur.errors import UserError
 from demur.paper.experiments import Experiment
-from demur.paper.problems import DataIdentity, DataPlace, ensure, identify
+from demur.paper.problems import DataPlace, ensure, identify
 from demur.paper.records import Record, Store
 from demur.paper.trials import TrialJob, compute, grid_size, spec_of
 from demur.training import resolve_device
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 NETWORKS_PER_JOB = {"cpu": 225, "cuda": 1800}
-"""Largest number of networks of a job: a few minutes of work on a CPU, enough to fill a GPU."""
+"""Maximum number of networks in a job: a few minutes of work on a CPU, or enough to use a whole GPU."""
 
 WORK_FOR_PROCESSES = 3e8
 """Rows to train on (:attr:`TrialJob.work`) that justify starting processes: about two minutes of one core."""
@@ -29,7 +29,7 @@ WORK_FOR_PROCESSES = 3e8
 
 def make_jobs(
     experiment: Experiment,
-    identities: dict[str, DataIdentity],
+    place: DataPlace,
     done: Collection[tuple[str, str, int]] = (),
     *,
     networks_per_job: int = NETWORKS_PER_JOB["cpu"],
@@ -39,28 +39,25 @@ def make_jobs(
     Parameters
     ----------
     experiment : Experiment
-    identities : dict
-        Identity of the data of each problem.
+    place : DataPlace
     done : collection of (problem, method, trial)
     networks_per_job : int
 
     Examples
     --------
     >>> from demur.paper.experiments import BENCHMARK
-    >>> data = {name: DataIdentity("") for name in BENCHMARK.problems}
-    >>> jobs = make_jobs(BENCHMARK, data)
+    >>> jobs = make_jobs(BENCHMARK, DataPlace())
     >>> len(jobs), sum(job.n_networks for job in jobs)
     (70, 9750)
     """
     jobs = []
     for problem in experiment.problems:
+        data = identify(problem, experiment.protocol, place)
         for method in experiment.all_methods:
             block = max(1, networks_per_job // grid_size(method, experiment.protocol))
             for start in range(0, experiment.protocol.trials, block):
-                stop = min(start + block, experiment.protocol.trials)
-                trials = tuple(trial for trial in range(start, stop) if (problem, method.name, trial) not in done)
-                if trials:
-                    data = identities[problem]
+                own = range(experiment.protocol.trials)[start : start + block]
+                if trials := tuple(trial for trial in own if (problem, method.name, trial) not in done):
                     jobs.append(TrialJob(experiment.name, problem, method, trials, experiment.protocol, data))
     return jobs
 
@@ -70,13 +67,11 @@ class Plan(NamedTuple):
 
     Parameters
     ----------
-    experiment : Experiment
     store : Store
     place : DataPlace
     jobs : list of TrialJob
     """
 
-    experiment: Experiment
     store: Store
     place: DataPlace
     jobs: list[TrialJob]
@@ -90,7 +85,7 @@ def make_plan(
     device_type: str = "cpu",
     warn: Callable[[str], object] = str,
 ) -> Plan:
-    """Return the jobs that are left, and report damaged records, which are computed again.
+    """Return the remaining jobs, and report damaged records, which are computed again.
 
     Parameters
     ----------
@@ -102,32 +97,27 @@ def make_plan(
     warn : callable, optional
         Called with a message about each damaged record.
     """
-    identities = {problem: identify(problem, experiment.protocol, place) for problem in experiment.problems}
     done = {
         (record.spec["problem"], record.spec["method"]["name"], trial)
-        for record in matching(experiment, store, identities)
+        for record in matching(experiment, store, place)
         for trial in record.trials
     }
     for path, reason in store.damaged.items():
         warn(f"the record {path} is damaged: {reason}. It is ignored, and computed again if needed.")
-    jobs = make_jobs(experiment, identities, done, networks_per_job=NETWORKS_PER_JOB[device_type])
-    return Plan(experiment, store, place, jobs)
+    jobs = make_jobs(experiment, place, done, networks_per_job=NETWORKS_PER_JOB[device_type])
+    return Plan(store, place, jobs)
 
 
-def matching(
-    experiment: Experiment, store: Store, identities: dict[str, DataIdentity] | None = None
-) -> Iterator[Record]:
-    """Yield the stored records of an experiment; with identities, only those made with the same data."""
-    wanted = {
-        (problem, method.name): spec_of(experiment.name, problem, method, experiment.protocol)
+def matching(experiment: Experiment, store: Store, place: DataPlace | None = None) -> Iterator[Record]:
+    """Yield the stored records of an experiment; with a place, only those made with its data."""
+    wanted = [
+        spec_of(experiment.name, problem, method, experiment.protocol)
         for problem in experiment.problems
         for method in experiment.all_methods
-    }
+    ]
     for record in store.records():
-        problem, name = record.spec["problem"], record.spec["method"]["name"]
-        if {key: value for key, value in record.spec.items() if key != "data"} != wanted.get((problem, name)):
-            continue
-        if identities is None or identities[problem].sha256 == record.spec.get("data"):
+        data, spec = record.spec["data"], {key: value for key, value in record.spec.items() if key != "data"}
+        if spec in wanted and (place is None or identify(spec["problem"], experiment.protocol, place).sha256 == data):
             yield record
 
 
@@ -148,13 +138,13 @@ class Watch:
     Parameters
     ----------
     finished : callable
-        Called with a finished job, its record, and its place in the experiment, such as "3/70".
+        Called with a finished job, its record, and its number, such as "3/70".
     warn : callable
         Called with a message for the user.
     """
 
-    finished: Callable[[TrialJob, Record, str], None] = _nothing
-    warn: Callable[[str], None] = _nothing
+    finished: Callable[[TrialJob, Record, str], object] = _nothing
+    warn: Callable[[str], object] = _nothing
 
 
 def compute_records(
@@ -240,15 +230,15 @@ def run_here(plan: Plan, device: torch.device, watch: Watch | None = None, *, n_
     watch = watch or Watch()
     if n_processes > 1 and device.type == "cpu" and sum(job.work for job in plan.jobs) > WORK_FOR_PROCESSES:
         with process_pool(min(n_processes, len(plan.jobs))) as pool:
-            jobs = {pool.submit(_compute, job, plan.place, "cpu"): job for job in _largest_first(plan)}
+            jobs = _submit(plan, pool.submit, "cpu")
             _store(plan, ((jobs[future], future.result) for future in as_completed(jobs)), watch)
         return
     _store(plan, ((job, partial(compute, job, plan.place, device)) for job in plan.jobs), watch)
 
 
-def _largest_first(plan: Plan) -> list[TrialJob]:
-    """Return the jobs in the order that leaves no worker idle at the end."""
-    return sorted(plan.jobs, key=lambda job: -job.work)
+def _submit(plan: Plan, submit: Callable[..., Any], device: str) -> dict[Any, TrialJob]:
+    """Submit the jobs, the largest first, so that no worker is idle at the end; return the job of each future."""
+    return {submit(compute, job, plan.place, device, 1): job for job in sorted(plan.jobs, key=lambda job: -job.work)}
 
 
 def _store(plan: Plan, jobs: Iterable[tuple[TrialJob, Callable[[], Record]]], watch: Watch) -> None:
@@ -290,14 +280,9 @@ def run_on_cluster(plan: Plan, client: "Client", device: str, watch: Watch | Non
     StoreError
         If a record could not be written.
     """
-    jobs = {client.submit(_compute, job, plan.place, device, pure=False): job for job in _largest_first(plan)}
+    jobs = _submit(plan, partial(client.submit, pure=False), device)
     try:
         finished = optional_dask().as_completed(jobs)
         _store(plan, ((jobs[future], future.result) for future in finished), watch or Watch())
     finally:
         client.cancel(list(jobs))  # type: ignore[no-untyped-call] # Dask is untyped
-
-
-def _compute(job: TrialJob, place: DataPlace, device: str) -> Record:
-    """Compute a job on a worker, which finds its own device."""
-    return compute(job, place, resolve_device(device), 1)

@@ -1,4 +1,4 @@
-"""Means over trials from stored records, which of them are best, and how they compare with the paper's tables."""
+"""Means over trials of stored records, the best of them, and their agreement with the paper's tables."""
 
 import csv
 import os
@@ -16,7 +16,8 @@ from demur.errors import InputError
 from demur.paper.experiments import Experiment
 from demur.paper.records import Record, Score
 
-METRICS = ("zoc_risk", "accepted_accuracy", "rejection_ratio")
+METRICS = {"zoc_risk": "risk", "accepted_accuracy": "accuracy", "rejection_ratio": "rejection_ratio"}
+"""The figures of the tables, and the attributes of a :class:`Score` that they are means of."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,9 @@ class Numbers:
     values: dict[tuple[str, str, float, str], Value] = field(default_factory=dict)
     bold: dict[tuple[str, float], set[str]] = field(default_factory=dict)
 
-    def get(self, metric: str, problem: str, cost: float, method: str) -> Value | None:
-        """Return a value, or None."""
-        return self.values.get((metric, problem, cost, method))
-
     def mean(self, metric: str, problem: str, cost: float, method: str) -> float | None:
         """Return a mean, or None."""
-        value = self.get(metric, problem, cost, method)
+        value = self.values.get((metric, problem, cost, method))
         return None if value is None else value.mean
 
     def rivals(self, problem: str, cost: float) -> list[str]:
@@ -70,13 +67,6 @@ class Numbers:
         return [
             method for metric, where, at, method in self.values if (metric, where, at) == ("zoc_risk", problem, cost)
         ]
-
-    def without(self, problems: Collection[str]) -> "Numbers":
-        """Return the numbers without those of some problems."""
-        return Numbers(
-            {key: value for key, value in self.values.items() if key[1] not in problems},
-            {key: methods for key, methods in self.bold.items() if key[0] not in problems},
-        )
 
 
 @dataclass(frozen=True)
@@ -137,13 +127,10 @@ class Results:
             for cost in self.experiment.protocol.costs:
                 risks = {}
                 for method in methods:
-                    scores = self.scores.get((problem, cost, method))
-                    if not scores:
-                        continue
-                    risks[method] = [score.risk for score in scores]
-                    trials = (risks[method], [one.accuracy for one in scores], [one.rejection_ratio for one in scores])
-                    for metric, figures in zip(METRICS, trials, strict=True):
-                        values[metric, problem, cost, method] = Value.of(figures)
+                    if scores := self.scores.get((problem, cost, method)):
+                        risks[method] = [score.risk for score in scores]
+                        for metric, name in METRICS.items():
+                            values[metric, problem, cost, method] = Value.of(getattr(one, name) for one in scores)
                 bold[problem, cost] = best_and_equivalent(risks)
         return Numbers(values, bold)
 
@@ -172,8 +159,7 @@ def collect(experiment: Experiment, records: Iterable[Record]) -> Results:
             if score.trial < experiment.protocol.trials:
                 by_trial.setdefault((problem, score.cost, method), {}).setdefault(score.trial, score)
     scores = {key: [trials[trial] for trial in sorted(trials)] for key, trials in by_trial.items()}
-    ordered = {problem: notes[problem] for problem in experiment.problems if problem in notes}
-    return Results(experiment, scores, used, ordered)
+    return Results(experiment, scores, used, notes)
 
 
 LEVEL = 0.05
@@ -329,7 +315,7 @@ def agreement(
     found = Agreement()
     for (metric, problem, cost, method), printed in published.values.items():
         asked = (not problems or problem in problems) and (not methods or method in methods)
-        if metric not in METRICS or not asked or printed.mean is None:
+        if not asked or printed.mean is None:
             continue
         found.of[metric] += 1
         ours = numbers.mean(metric, problem, cost, method)

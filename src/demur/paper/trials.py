@@ -1,4 +1,4 @@
-"""Jobs: some trials of one method on one problem. Networks are trained, chosen by validation and scored once.
+"""Jobs: some trials of one method on one problem. Networks are trained, chosen on validation rows and scored once.
 
 The grid of hyper-parameters and the choice are those of :class:`demur.RejectClassifier`
 (:mod:`demur.estimators.network_selection`). Trials, several costs and counting on large test sets are added here.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -19,24 +19,14 @@ from torch import Tensor
 from demur.array_types import ByName, Ints
 from demur.estimators.network_selection import GridEntry, grid_of
 from demur.losses import Loss, resolve
-from demur.losses.pairwise import BetaSide, PairwiseLoss
-from demur.paper.experiments import Method, Protocol
-from demur.paper.problems import (
-    DataIdentity,
-    DataPlace,
-    Problem,
-    is_divided,
-    prepare,
-    seed_for,
-    training_rows,
-    validation_share,
-)
+from demur.paper.experiments import AnyProtocol, Method, Protocol
+from demur.paper.problems import DataIdentity, DataPlace, Problem, is_divided, prepare, seed_for, training_rows
 from demur.paper.records import Record, Score, describe_environment
 from demur.rules import chow_acceptance
-from demur.training import MLP, NetworkSpec, Trained, TrainingData, train
+from demur.training import MLP, NetworkSpec, Trained, TrainingData, resolve_device, train
 
 NUMBERS_AT_A_TIME = 2**24
-"""Bounds the memory of one block of test rows: networks x rows x hidden units."""
+"""Bounds the memory of one block of test rows: candidates x rows x activations."""
 
 
 FORMAT = 1
@@ -52,7 +42,7 @@ class TrialJob:
     experiment, problem : str
     method : Method
     trials : tuple of int
-    protocol : Protocol
+    protocol : BenchmarkProtocol or SyntheticProtocol
     data : DataIdentity
     """
 
@@ -60,7 +50,7 @@ class TrialJob:
     problem: str
     method: Method
     trials: tuple[int, ...]
-    protocol: Protocol
+    protocol: AnyProtocol
     data: DataIdentity
 
     @property
@@ -109,21 +99,22 @@ def spec_of(experiment: str, problem: str, method: Method, protocol: Protocol) -
 
 
 class AllDivergedError(Exception):
-    """Every network that validation could choose from has overflowed."""
+    """Every network of a trial has diverged."""
 
 
 _prepared = lru_cache(maxsize=1)(prepare)
 """The data of a problem, which its consecutive jobs share."""
 
 
-def compute(job: TrialJob, place: DataPlace, device: torch.device, n_workers: int | None = None) -> Record:
+def compute(job: TrialJob, place: DataPlace, device: str | torch.device, n_workers: int | None = None) -> Record:
     """Compute a job.
 
     Parameters
     ----------
     job : TrialJob
     place : DataPlace
-    device : torch.device
+    device : str or torch.device
+        As for :func:`demur.training.resolve_device`.
     n_workers : int, optional
         Number of stacks of networks that train at a time; by default chosen for the machine.
 
@@ -132,7 +123,7 @@ def compute(job: TrialJob, place: DataPlace, device: torch.device, n_workers: in
     AllDivergedError
         If every network has diverged, in some trial at some cost.
     """
-    started = time.perf_counter()
+    started, device = time.perf_counter(), resolve_device(str(device))
     problem = _prepared(job.problem, job.protocol, place, device)
     splits = {trial: split_rows(len(problem.X), job.problem, trial, job.protocol) for trial in job.trials}
     grid = make_grid(job.method, problem.n_classes, job.protocol, splits)
@@ -141,12 +132,12 @@ def compute(job: TrialJob, place: DataPlace, device: torch.device, n_workers: in
     training = time.perf_counter() - training_started
     chosen = [answer for part in grid.parts for answer in _choose(job, problem, part, trained, splits[part.trial])]
     if job.protocol.thresholds != "validation":
-        chosen = _best_thresholds(job, problem, chosen, trained)
+        chosen = _best_thresholds(job.method, problem, chosen, trained)
     return Record(
         spec=job.spec,
         trials=job.trials,
         note=job.data.note,
-        scores=tuple(_score(job, problem, chosen, trained)),
+        scores=tuple(_score(problem, chosen, trained)),
         networks=len(grid.networks),
         failed=int(trained.failed.sum()),
         seconds_training=round(training, 3),
@@ -173,9 +164,11 @@ def split_rows(n_rows: int, problem: str, trial: int, protocol: Protocol) -> Spl
     (8, 2, True)
     """
     seed = seed_for(protocol.seed, problem, trial)
-    drawn = seed_for(protocol.seed, problem, 0) if is_divided(problem, protocol) else seed
+    drawn, share = seed, protocol.validation_fraction
+    if is_divided(problem, protocol):
+        drawn, share = seed_for(protocol.seed, problem, 0), 0.3
     order = np.random.default_rng(drawn).permutation(n_rows).astype(np.int64)
-    n_validation = round(validation_share(problem, protocol) * n_rows)
+    n_validation = round(share * n_rows)
     return Split(train=order[n_validation:], validation=order[:n_validation], seed=seed)
 
 
@@ -215,10 +208,7 @@ def make_grid(method: Method, n_classes: int, protocol: Protocol, splits: dict[i
     their rows, their initial weights and the order of their minibatches.
     """
     loss, grid = resolve(method.loss), TrialGrid()
-    variants: Sequence[str | Loss] = [method.loss]
-    if method.betas:
-        assert isinstance(loss, PairwiseLoss)
-        variants = [replace(loss, beta=cast(BetaSide, side)) for side in method.betas]
+    variants = [replace(cast(Any, loss), beta=side) for side in method.betas] or [method.loss]
     for trial, split in splits.items():
         for costs in [(cost,) for cost in protocol.costs] if loss.trained_for_cost else [protocol.costs]:
             entries = [
@@ -254,7 +244,7 @@ def _train(job: TrialJob, problem: Problem, networks: Sequence[NetworkSpec], n_w
 
 @dataclass(frozen=True)
 class Answerer:
-    """The network that decides in one trial at one cost, and the loss (with its threshold) by which it decides.
+    """The network that decides in one trial at one cost, and the loss whose rule it decides by, with its threshold.
 
     Parameters
     ----------
@@ -282,23 +272,23 @@ class Answerer:
 
 def _choose(job: TrialJob, problem: Problem, part: GridPart, trained: Trained, split: Split) -> list[Answerer]:
     """Choose the candidate of least risk on the validation rows at each cost of a part, the first of equals."""
-    rows = torch.as_tensor(split.validation, device=problem.X.device)
+    X, y = problem.X[split.validation], problem.y[split.validation]
     candidates = [
         Answerer(part.first + n, decider, part.costs[0], part.trial, {"weight_decay": entry.weight_decay})
         for n, entry in enumerate(part.entries)
         for decider in entry.deciders
     ]
     failed = trained.failed.cpu().numpy()[[one.network for one in candidates]]
+    if failed.all():
+        raise AllDivergedError(
+            f"every network of {job.method.name} on {job.problem} diverged in trial {part.trial} at cost "
+            f"{part.costs[0]:g}; lower learning_rate (it is {job.protocol.learning_rate:g}) or scale the features."
+        )
     chosen = []
     for cost in part.costs:
         tried = [replace(one, cost=cost) for one in candidates]
-        counts = count(trained, tried, problem.X[rows], problem.y[rows], width=_width(job, problem, tried))
+        counts = count(trained, tried, X, y)
         risks = np.where(failed, np.inf, (counts.wrong + cost * counts.rejected) / counts.n)
-        if failed.all():
-            raise AllDivergedError(
-                f"every network of {job.method.name} on {job.problem} diverged in trial {part.trial} at cost {cost:g}; "
-                f"lower learning_rate (it is {job.protocol.learning_rate:g}) or scale the features."
-            )
         best = tried[int(risks.argmin())]
         hyper = {**best.hyper, **_told_apart_by(best.loss, job.method)}
         rivals = tuple(None if np.isinf(risk) else round(risk, 6) for risk in risks.tolist())
@@ -310,47 +300,31 @@ def _told_apart_by(chosen: Loss, method: Method) -> dict[str, float | str]:
     """Return the fields of the chosen loss that differ between the candidates."""
     loss = resolve(method.loss)
     variants = [*loss.variants_to_train(), *loss.variants_to_decide()]
-    names = [name for name in vars(loss) if len({getattr(one, name) for one in variants}) > 1]
-    return {name: getattr(chosen, name) for name in names}
+    return {name: getattr(chosen, name) for name in vars(loss) if len({getattr(one, name) for one in variants}) > 1}
 
 
-def _best_thresholds(job: TrialJob, problem: Problem, chosen: Sequence[Answerer], trained: Trained) -> list[Answerer]:
+def _best_thresholds(method: Method, problem: Problem, chosen: Sequence[Answerer], trained: Trained) -> list[Answerer]:
     """Replace each threshold by the one of least risk on the test rows; earlier ones win ties."""
-    variants = [one.loss.variants_to_decide() for one in chosen]
-    everybody = [replace(one, loss=loss) for one, losses in zip(chosen, variants, strict=True) for loss in losses]
-    scores = iter(_score(job, problem, everybody, trained))
     found = []
-    for one, losses in zip(chosen, variants, strict=True):
-        risks = [next(scores).risk for _ in losses]
-        best = losses[int(np.argmin(risks))]
-        found.append(replace(one, loss=best, hyper={**one.hyper, **_told_apart_by(best, job.method)}))
+    for one in chosen:
+        tried = [replace(one, loss=loss) for loss in one.loss.variants_to_decide()]
+        risks = [score.risk for score in _score(problem, tried, trained)]
+        best = tried[int(np.argmin(risks))]
+        found.append(replace(best, hyper={**best.hyper, **_told_apart_by(best.loss, method)}))
     return found
 
 
-def _score(job: TrialJob, problem: Problem, chosen: Sequence[Answerer], trained: Trained) -> list[Score]:
+def _score(problem: Problem, chosen: Sequence[Answerer], trained: Trained) -> list[Score]:
     """Count the decisions on the test rows, for every trial and cost."""
-    width, best = _width(job, problem, chosen), problem.best_confidence
-    counts = count(trained, chosen, problem.X_test, problem.y_test, width=width, best_confidence=best)
+    best = problem.best_confidence
+    counts = count(trained, chosen, problem.X_test, problem.y_test, best_confidence=best)
     return [
         Score(
-            one.trial,
-            one.cost,
-            n=counts.n,
-            rejected=int(counts.rejected[index]),
-            wrong=int(counts.wrong[index]),
-            hyper=one.hyper,
-            validation_risk=round(one.risk, 6),
-            rivals=one.rivals,
-            false_accepts=None if best is None else int(counts.false_accepts[index]),
-            false_rejects=None if best is None else int(counts.false_rejects[index]),
+            *(one.trial, one.cost, counts.n, rejected, wrong, one.hyper, round(one.risk, 6), one.rivals),
+            *(() if best is None else errors),
         )
-        for index, one in enumerate(chosen)
+        for one, rejected, wrong, *errors in zip(chosen, *(part.tolist() for part in counts[1:]), strict=True)
     ]
-
-
-def _width(job: TrialJob, problem: Problem, answerers: Sequence[Answerer]) -> int:
-    """Return the largest number of values that a network computes per row."""
-    return max(job.protocol.hidden_units, 4 * answerers[0].loss.n_outputs(problem.n_classes))
 
 
 class Counts(NamedTuple):
@@ -373,7 +347,6 @@ def count(
     X: Tensor,
     y: Tensor,
     *,
-    width: int,
     best_confidence: Tensor | None = None,
 ) -> Counts:
     """Decide every row with every answerer by the rule of its loss, and count; in blocks of rows.
@@ -384,33 +357,29 @@ def count(
     answerers : sequence of Answerer
     X, y : tensor
         On the device of the networks.
-    width : int
-        Largest number of values that a network computes per row; bounds the size of a block.
     best_confidence : tensor, optional
         max_y eta_y of each row.
     """
     different = sorted({one.network for one in answerers})
     networks = trained.take(different)
-    groups = []
     by_loss: dict[Loss, list[int]] = {}
     for number, one in enumerate(answerers):
         by_loss.setdefault(one.loss, []).append(number)
+    groups = []
     for loss, members in by_loss.items():
-        position = torch.tensor([different.index(answerers[m].network) for m in members], device=X.device)
-        cost = torch.tensor([answerers[m].cost for m in members], dtype=torch.float32, device=X.device).unsqueeze(1)
-        groups.append((loss, torch.tensor(members, device=X.device), position, cost))
+        position = [different.index(answerers[m].network) for m in members]
+        groups.append((loss, members, position, torch.tensor([[answerers[m].cost] for m in members], device=X.device)))
     totals = torch.zeros(4, len(answerers), dtype=torch.int64, device=X.device)
-    n_rows = max(1, NUMBERS_AT_A_TIME // (len(answerers) * width))
+    n_rows = max(1, NUMBERS_AT_A_TIME // (len(answerers) * trained.architecture.n_activations))
     for start in range(0, len(X), n_rows):
         block = slice(start, start + n_rows)
         scores = networks.scores(X[block])
-        for loss, those, position, cost in groups:
-            decision = loss.rule(scores.index_select(0, position), cost)
-            accept = ~decision.reject
-            totals[0, those] += decision.reject.sum(1)
-            totals[1, those] += (accept & (decision.label != y[block])).sum(1)
+        for loss, members, position, cost in groups:
+            decision = loss.rule(scores[position], cost)
+            found = [decision.reject, ~decision.reject & (decision.label != y[block])]
             if best_confidence is not None:
                 should_accept = chow_acceptance(best_confidence[block], cost.double()) > 0
-                totals[2, those] += (accept & ~should_accept).sum(1)
-                totals[3, those] += (decision.reject & should_accept).sum(1)
+                found += [~decision.reject & ~should_accept, decision.reject & should_accept]
+            for total, mask in zip(totals, found, strict=False):
+                total[members] += mask.sum(1)
     return Counts(len(X), *totals.cpu().numpy())

@@ -1,10 +1,11 @@
-"""The interface between the training engine and kinds of networks, and user-defined torch modules."""
+"""The interface between the training engine and network architectures; user-defined torch modules."""
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -34,6 +35,16 @@ def one_vector(parts: Iterable[Tensor], device: torch.device) -> Tensor:
     """
     joined = torch.cat([part.flatten() for part in parts])
     return torch.nn.functional.pad(joined, (0, -len(joined) % 64)).to(device)
+
+
+def cut(vectors: Numbers, shapes: Iterable[Sequence[int]]) -> list[Numbers]:
+    """Cut the last axis of vectors (..., n) into one view per shape, of shape (..., *shape)."""
+    views, start = [], 0
+    for shape in shapes:
+        end = start + prod(shape)
+        views.append(vectors[..., start:end].reshape(vectors.shape[:-1] + tuple(shape)))
+        start = end
+    return views
 
 
 class Stack(ABC):
@@ -90,7 +101,7 @@ class Architecture(ABC):
     @property
     @abstractmethod
     def n_parameters(self) -> int:
-        """The number of trained numbers of one network."""
+        """The number of trainable parameters of one network."""
 
     @property
     def vector_length(self) -> int:
@@ -99,7 +110,7 @@ class Architecture(ABC):
 
     @property
     def n_activations(self) -> int:
-        """The approximate number of activations per example and network; 0 for modules, which are not stacked."""
+        """The approximate number of values that a training step touches per example; 0 for modules, not stacked."""
         return 0
 
     @abstractmethod
@@ -185,15 +196,9 @@ class ModuleArchitecture(Architecture):
         return torch.stack([self.module(vector).to(x.device, x.dtype)(x) for vector in vectors])
 
     def module(self, vector: Tensor) -> nn.Module:
-        state: dict[str, Tensor] = {}
-        start = 0
-        parts = dict(self._template.named_parameters()) | self.buffers
-        for name in (*self.shapes, *self.buffers):
-            part = parts[name]
-            state[name] = vector[start : start + part.numel()].view(part.shape).to(part.dtype)
-            start += part.numel()
+        shapes = {**self.shapes, **{name: part.shape for name, part in self.buffers.items()}}
         module = self.build(seed=0)
-        module.load_state_dict(state, strict=False)
+        module.load_state_dict(dict(zip(shapes, cut(vector, shapes.values()), strict=True)), strict=False)
         return module.eval()
 
     def _check_output(self) -> None:
@@ -222,14 +227,10 @@ class _ModuleStack(Stack):
         self._leaf, self._scores = self.parameters, self.parameters
 
     def parts(self, flat: Tensor) -> list[Tensor]:
-        views, start = [], 0
-        for shape in self._shapes.values():
-            views.append(flat[start : start + shape.numel()].view(1, *shape))
-            start += shape.numel()
-        return views
+        return cut(flat[None], self._shapes.values())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Run with random numbers that depend on this network alone."""
+        """Compute scores; random numbers such as those of dropout depend on this network alone."""
         with torch.enable_grad(), _global_generator, torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._generator_state)
             self._leaf = self.parameters.detach().requires_grad_()

@@ -8,7 +8,7 @@ from demur.lazy_torch import Tensor, torch
 
 
 class GraphedSteps:
-    """Training steps on a CUDA device: one kernel at a time in the first turn, then as replays of one graph.
+    """Training steps on a CUDA device, run eagerly in the first call of :meth:`take` and then as replays of one graph.
 
     Parameters
     ----------
@@ -16,7 +16,7 @@ class GraphedSteps:
         Function of one tensor of each of the inputs of :meth:`take`. It must not wait for the device, and must keep its
         results in memory that its first call has allocated.
     longest : int
-        Maximum number of steps of a turn.
+        Maximum number of steps of one call.
     device : torch.device
     """
 
@@ -27,7 +27,7 @@ class GraphedSteps:
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def take(self, *inputs: Tensor) -> None:
-        """Take the steps of a turn, on the current stream; they are the first axis of the inputs."""
+        """Take one step for each entry of the inputs' first axis, on the current stream."""
         with torch.cuda.device(self._device):
             self._load(inputs)
             for _ in range(len(inputs[0])):
@@ -43,7 +43,7 @@ class GraphedSteps:
                 self._graph = graph
 
     def _load(self, inputs: tuple[Tensor, ...]) -> None:
-        """Copy a turn to the device; the host waits only if the last copy is still under way."""
+        """Copy the inputs to the device; the host waits only while the last copy is unfinished."""
         if not self._places:
             for part in inputs:
                 shape = (self._longest, *part.shape[1:])

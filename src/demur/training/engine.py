@@ -101,14 +101,17 @@ def train_all(jobs: Sequence[Job], **options: Any) -> list[Trained]:
 def _train_stacks(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
     """Train stacks of networks, several at a time."""
     results = [Trained.empty(job.architecture, len(job.networks), how.where) for job in jobs]
+    alone = how.where.type == "cuda" or any(job.architecture.is_module for job in jobs)
     n_networks = sum(len(job.networks) for job in jobs)
-    plans = [stack_plan(job.architecture, how.batch_size, n_networks, how.where) for job in jobs]
+    n_workers = how.n_workers or (1 if alone else min(n_cores(), max(1, n_networks // 8)))
     work = [
         (job, trained, chunk)
-        for job, trained, (size, n_workers) in zip(jobs, results, plans, strict=True)
+        for job, trained in zip(jobs, results, strict=True)
         for chunk in plan_chunks(
             job.networks,
-            stack_size=size if job.architecture.is_module else how.stack_size or size,
+            stack_size=1
+            if job.architecture.is_module
+            else how.stack_size or stack_size(job.architecture, how.batch_size, how.where, 4),
             n_workers=n_workers,
         )
     ]
@@ -138,23 +141,16 @@ def _train_stacks(jobs: Sequence[Job], how: TrainingOptions) -> list[Trained]:
                     how.progress(len(chunk.members))
             trained.put(chunk.members, *step.outcome())
 
-    n_workers = how.n_workers or min((workers for _, workers in plans), default=1)
     on_workers(run, work, n_workers=n_workers, stop=stop)
     return results
 
 
-def stack_plan(architecture: Architecture, batch_size: int, n_networks: int, device: torch.device) -> tuple[int, int]:
-    """Return the number of networks per stack, and the number of stacks that train at a time.
-
-    On a CPU, a stack fits into a core's share of the cache; on a GPU, one large stack at a time into its memory.
-    """
-    if architecture.is_module:
-        return 1, 1
-    touched = 4 * (3 * batch_size * architecture.n_activations + 6 * architecture.n_parameters)
+def stack_size(architecture: Architecture, batch_size: int, device: torch.device, least: int = 1) -> int:
+    """Return how many networks fit into a core's share of the cache, or into an eighth of a GPU's free memory."""
+    touched = 4 * (batch_size * architecture.n_activations + 6 * architecture.n_parameters)
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return max(1, min(2048, free // 8 // touched)), 1
-    return max(4, min(96, cache_per_core() // touched)), min(n_cores(), max(1, n_networks // 8))
+        return max(1, min(2048, torch.cuda.mem_get_info(device)[0] // 8 // touched))
+    return max(least, min(96, cache_per_core() // touched))
 
 
 @dataclass(frozen=True)
@@ -204,9 +200,8 @@ def plan_chunks(networks: Sequence[NetworkSpec], *, stack_size: int, n_workers: 
     chunks = []
     for (_, length), same in pieces.items():
         n_chunks = ceil(len(same) / max(1, stack_size // length))
-        for part in np.array_split(np.arange(len(same)), n_chunks):
-            members = [position for index in part for position in same[index]]
-            chunks.append(Chunk(tuple(members), n_groups=len(part)))
+        parts = np.array_split(np.array(same), n_chunks)
+        chunks += [Chunk(tuple(part.ravel().tolist()), n_groups=len(part)) for part in parts]
     return chunks
 
 
@@ -240,12 +235,8 @@ def resolve_device(device: str) -> torch.device:
 
 def cache_per_core() -> int:
     """Return the bytes of cache per core, or 2 MiB if the system does not report it."""
-    sizes = {}
-    for level in (2, 3):
-        try:
-            text = Path(f"/sys/devices/system/cpu/cpu0/cache/index{level}/size").read_text().strip()
-            sizes[level] = int(text[:-1]) * {"K": 1024, "M": 1024**2}[text[-1]]
-        except (OSError, KeyError, ValueError):
-            sizes[level] = 0
-    shared_by = max(n_cores(), os.cpu_count() or 1)
-    return max(2 * 1024**2, sizes[2], sizes[3] // shared_by)
+    try:
+        size = 1024 * int(Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip().removesuffix("K"))
+    except (OSError, ValueError):
+        size = 0
+    return max(2 * 1024**2, size // max(n_cores(), os.cpu_count() or 1))

@@ -1,4 +1,4 @@
-"""Training on a CUDA device with one program per network: supported stacks, and their inputs."""
+"""Training on a CUDA device with one program per network: the supported jobs, and the program's inputs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MOST_ORDER = 1 << 26
 
 
 def can_fuse(job: Job) -> bool:
-    """Say whether one program can train a whole network: one hidden layer, small enough, with a known loss."""
+    """Return whether one program can train a network: one hidden layer, small enough, a supported loss."""
     architecture = job.architecture
     if find_spec("triton") is None or not isinstance(architecture, MLP) or len(architecture.sizes) != 3:
         return False
@@ -54,7 +54,7 @@ def can_fuse(job: Job) -> bool:
 def _kind(loss: Trainable) -> tuple[str, str] | None:
     """Return the kernel's names for a loss and its margin function, or None if it does not have them."""
     name = own_fact(loss, "kernel")
-    margins = {own_fact(phi, "kernel") for phi in loss.margin_functions()} or {"log"}  # any name: it is not read
+    margins = {own_fact(phi, "kernel") for phi in loss.margin_functions()} or {"log"}  # any name: unused
     if name is None or None in margins or len(margins) > 1:
         return None
     return name, margins.pop()

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from demur.array_types import AnyArray, ByName, Ints
+from demur.errors import InputTypeError
 from demur.lazy_torch import Tensor, nn, torch
 from demur.losses.loss import Trainable
 from demur.training.architecture import Architecture
@@ -58,7 +59,7 @@ class NetworkSpec:
         The rows of the data it trains on.
     seed : int
         Seed of its initial weights and of the order of its minibatches. Networks with the same rows and seed have the
-        same batches, which the engine exploits.
+        same batches, which the engine loads once.
     weight_decay : float, optional
         In :func:`train` the coefficient of the L2 penalty, on all weights and biases, as in ``torch.optim.Adam``; 0 if
         None. In :func:`train_tabular` the decoupled decay of the weights; the recipe's if None.
@@ -81,6 +82,13 @@ class NetworkSpec:
     cost: float = 0.2
     hyper: Mapping[str, float] = field(default_factory=dict)
     validation: Ints | None = None
+
+    def __post_init__(self) -> None:
+        for rows in map(np.asarray, (self.rows, self.validation)):
+            if rows.dtype.kind in "bf" and rows.size:
+                raise InputTypeError(
+                    f"rows must be row numbers, got an array of {rows.dtype}; numpy.flatnonzero(mask) returns them."
+                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +187,7 @@ class Trained:
     def __getstate__(self) -> ByName:
         """Return NumPy arrays instead of tensors, which are stored and used without torch."""
         loaded = self.__dict__.get("_arrays")
-        arrays = loaded or {name: getattr(self, name).detach().cpu().numpy() for name in ("vectors", "failed")}
+        arrays = loaded or {name: getattr(self, name).cpu().numpy() for name in ("vectors", "failed")}
         return {"architecture": self.architecture, **arrays}
 
     def __setstate__(self, state: ByName) -> None:
@@ -199,8 +207,9 @@ class Trained:
     def scores(self, x: Tensor) -> Tensor:
         """Return the scores of every network for the rows x, of shape (n_networks, n_rows, n_outputs).
 
-        They are computed in the precision of x.
+        They are computed in the precision of x, or in single precision for integers.
         """
+        x = x if x.is_floating_point() else x.float()
         with torch.no_grad():
             return self.architecture.scores(self.vectors.to(x.dtype), x.to(self.vectors.device))
 
@@ -208,10 +217,10 @@ class Trained:
         """Return the scores for rows in an array: by NumPy on the CPU, by torch on a GPU or for a user's module."""
         loaded = self.__dict__.get("_arrays")
         if not self.architecture.is_module and (loaded or self.vectors.device.type == "cpu"):
-            vectors = loaded["vectors"] if loaded else self.vectors.detach().numpy()
+            vectors = loaded["vectors"] if loaded else self.vectors.numpy()
             return self.architecture.scores(vectors, x)
         return self.scores(torch.from_numpy(x)).cpu().numpy()
 
     def module(self, member: int) -> nn.Module:
         """Return one network as a plain torch module, on the CPU."""
-        return self.architecture.module(self.vectors[member].detach().cpu())
+        return self.architecture.module(self.vectors[member].cpu())

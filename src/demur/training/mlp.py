@@ -1,7 +1,7 @@
 """Many multilayer perceptrons as one tensor program, with a hand-written backward pass.
 
-Activations are stored as (network, unit, example): the last axis is the long one, which matrix products like, and
-a group of networks that share their batch has its first layer computed as one wide product without any copy.
+Activations are stored as (network, unit, example): matrix products are fastest if the last axis is the longest, and the
+first layers of a group of networks that share their batch are computed as one wide product without a copy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from demur.lazy_torch import Tensor, nn, torch
-from demur.training.architecture import Architecture, Numbers, Stack, one_vector
+from demur.training.architecture import Architecture, Numbers, Stack, cut, one_vector
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,16 @@ class MLP(Architecture):
 
     @property
     def n_activations(self) -> int:
-        return sum(self.sizes)
+        return 3 * sum(self.sizes)
 
     def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> StackedMLP:
         return StackedMLP(self, seeds, n_groups, device)
 
     def layers(self, vectors: Numbers) -> list[tuple[Numbers, Numbers]]:
         """Cut vectors (n_networks, n) into each layer's weights (n_networks, out, in) and biases (n_networks, out)."""
-        layers, start = [], 0
-        for fan_in, fan_out in pairwise(self.sizes):
-            middle, end = start + fan_in * fan_out, start + (fan_in + 1) * fan_out
-            layers.append((vectors[:, start:middle].reshape(-1, fan_out, fan_in), vectors[:, middle:end]))
-            start = end
-        return layers
+        shapes = [shape for fan_in, fan_out in pairwise(self.sizes) for shape in ((fan_out, fan_in), (fan_out,))]
+        parts = cut(vectors, shapes)
+        return list(zip(parts[::2], parts[1::2], strict=True))
 
     def scores(self, vectors: Numbers, x: Numbers) -> Numbers:
         activation = x
@@ -99,55 +96,40 @@ class StackedMLP(Stack):
         self.parameters = one_vector(_initial_weights(architecture, seeds), device)
         self._connected = connected(architecture).to(device) if architecture.own_units else None
         self.gradients = torch.zeros_like(self.parameters)
-        self.layers = self._views(self.parameters)
-        gradients = self._views(self.gradients)
-        self._wide_layers = [self._wide(depth, *layer) for depth, layer in enumerate(self.layers)]
-        self._wide_gradients = [(self._wide(depth, *layer)[0], layer[1]) for depth, layer in enumerate(gradients)]
-        self._transposed_weights = [weight.transpose(1, 2) for weight, _ in self.layers]
+        self.layers, self._slopes = self._views(self.parameters), self._views(self.gradients)
         self._activations: list[Tensor] = []
-
-    def _wide(self, depth: int, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Join the first layers of a group's networks, which see the same batch, into one wide layer."""
-        stacks = self.n_networks if depth else self.n_groups
-        return weight.view(stacks, -1, weight.shape[-1]), bias.view(stacks, -1, 1)
 
     def _views(self, flat: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Cut the vector into each layer's weights (M, out, in) and biases (M, out, 1)."""
-        views, start = [], 0
-        for fan_in, fan_out in pairwise(self.sizes):
-            n_weights, n_biases = self.n_networks * fan_out * fan_in, self.n_networks * fan_out
-            weight = flat[start : start + n_weights].view(self.n_networks, fan_out, fan_in)
-            bias = flat[start + n_weights : start + n_weights + n_biases].view(self.n_networks, fan_out, 1)
-            views.append((weight, bias))
-            start += n_weights + n_biases
-        return views
+        parts = self.parts(flat)
+        return list(zip(parts[::2], parts[1::2], strict=True))
 
     def parts(self, flat: Tensor) -> list[Tensor]:
-        return [part for layer in self._views(flat) for part in layer]
+        layers = pairwise(self.sizes)
+        return cut(flat, [(self.n_networks, fan_out, width) for fan_in, fan_out in layers for width in (fan_in, 1)])
 
     def forward(self, x: Tensor) -> Tensor:
-        batch = x.shape[1]
-        activation = x.transpose(1, 2)
-        self._activations = [activation]
-        for weight, bias in self._wide_layers[:-1]:
-            activation = torch.baddbmm(bias, weight, activation).view(self.n_networks, -1, batch)
-            torch.relu_(activation)
-            self._activations.append(activation)
-        weight, bias = self._wide_layers[-1]
-        return torch.baddbmm(bias, weight, activation).view(self.n_networks, -1, batch).transpose(1, 2)
+        self._activations = [x.transpose(1, 2)]
+        for depth, (weight, bias) in enumerate(self.layers):
+            below = self._activations[depth]
+            n = len(below)  # one first layer for all networks of a group, which share their batch
+            sums = torch.baddbmm(bias.view(n, -1, 1), weight.view(n, -1, below.shape[1]), below)
+            sums = sums.view(self.n_networks, -1, x.shape[1])
+            if depth < len(self.layers) - 1:
+                self._activations.append(torch.relu_(sums))
+        return sums.transpose(1, 2)
 
     def backward(self, score_gradient: Tensor) -> None:
         signal = score_gradient.transpose(1, 2)
         for depth in reversed(range(len(self.layers))):
-            below = self._activations[depth]
-            wide_gradient, bias_gradient = self._wide_gradients[depth]
-            wide_signal = signal if depth else signal.reshape(self.n_groups, -1, signal.shape[-1])
-            torch.bmm(wide_signal, below.transpose(1, 2), out=wide_gradient)
-            if depth and self._connected is not None:
-                wide_gradient.mul_(self._connected)
-            torch.sum(signal, 2, keepdim=True, out=bias_gradient)
+            below, (weight_slope, bias_slope) = self._activations[depth], self._slopes[depth]
+            wide = signal.reshape(len(below), -1, signal.shape[2])
+            torch.bmm(wide, below.transpose(1, 2), out=weight_slope.view(len(below), -1, below.shape[1]))
+            torch.sum(signal, 2, keepdim=True, out=bias_slope)
             if depth:
-                signal = torch.bmm(self._transposed_weights[depth], signal)
+                if self._connected is not None:
+                    weight_slope.mul_(self._connected)
+                signal = torch.bmm(self.layers[depth][0].transpose(1, 2), signal)
                 torch.ops.aten.threshold_backward.grad_input(signal, below, 0, grad_input=signal)
 
 

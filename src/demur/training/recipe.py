@@ -1,6 +1,6 @@
 """The training recipe of networks for tables: AdamW on a cyclic schedule, dropout that fades, the best epoch kept.
 
-Stacks of networks are trained alternately, a few steps at a time, so that they advance and stop together.
+The stacks of networks are trained in turn, a few steps at a time, so that they advance and stop together.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import cast
 import numpy as np
 
 from demur.array_types import Floats, Ints
-from demur.lazy_torch import Tensor, torch
+from demur.lazy_torch import Tensor, nn, torch
 from demur.losses.loss import Trainable
 from demur.training.cuda import GraphedSteps
-from demur.training.engine import cache_per_core
+from demur.training.engine import stack_size
 from demur.training.jobs import Job, NetworkSpec, Trained, TrainingData
-from demur.training.tabular_net import TabularNet, folded_scores
+from demur.training.tabular_net import TabularNet
 from demur.training.training_step import Adam, Batches, batch_shape, stacked_loss
 from demur.workers import n_cores, on_workers
 
@@ -199,22 +199,13 @@ def _plan(
     """Put networks into one stack whose epochs have equally many steps, of equally many rows."""
     shapes: dict[tuple[int, int], list[int]] = {}
     for position, network in enumerate(networks):
-        shape = batch_shape(len(network.rows), recipe.batch_size, even=True)
-        shapes.setdefault(shape, []).append(position)
+        shapes.setdefault(batch_shape(len(network.rows), recipe.batch_size, even=True), []).append(position)
     chunks = []
     for (_, n_rows), members in shapes.items():
         # rounded down: workers that take turns with more stacks than workers end together
-        size = min(_stack_size(architecture, n_rows, device), max(1, len(members) // n_workers))
+        size = min(stack_size(architecture, n_rows, device), max(1, len(members) // n_workers))
         chunks += [part.tolist() for part in np.array_split(members, ceil(len(members) / size))]
     return chunks
-
-
-def _stack_size(architecture: TabularNet, n_rows: int, device: torch.device) -> int:
-    """Return the number of networks in one stack, limited by a core's cache, or an eighth of a GPU's free memory."""
-    touched = 4 * (5 * n_rows * (architecture.n_activations // 4) + 6 * architecture.n_parameters)
-    if device.type == "cuda":
-        return max(1, min(1024, torch.cuda.mem_get_info(device)[0] // 8 // touched))
-    return max(1, min(64, cache_per_core() // touched))
 
 
 class _Pace:
@@ -274,11 +265,13 @@ class _Run:
         self.vectors = self._step.stack.vectors()
 
     def turn(self, pace: _Pace, stop: threading.Event) -> bool:
-        """Take the next few steps; return False at the end."""
+        """Take the next few steps; return False after the last."""
         left = 0.0 if pace.passed() else min(self._left, pace.affordable())
         self.complete = self.complete and left >= self._left
         if left < 1:
-            self._finish(pace)
+            if self._position:
+                self._end_epoch()
+            pace.finished(len(self.members))
             return False
         if self._position == 0:
             self._order = self._batches.shuffle()
@@ -296,7 +289,7 @@ class _Run:
         return True
 
     def _steps(self, n: int, knobs: Tensor, pace: _Pace, stop: threading.Event) -> int:
-        """Take n steps with these rates, decays and dropouts (n, 3, n_networks); return how many there was time for."""
+        """Take n steps with these rates, decays and dropouts (n, 3, n_networks); return how many were taken in time."""
         turn = slice(self._position, self._position + n)
         rows, weight = self._order[:, turn].transpose(0, 1), self._weight[:, turn].transpose(0, 1)
         if self._data.X.is_cuda:
@@ -312,7 +305,8 @@ class _Run:
 
     def _end_epoch(self) -> None:
         self.epoch += 1
-        self.training_loss.append(torch.where(self._stopped, torch.nan, self._step.mean_loss(self._position)))
+        self.training_loss.append(torch.where(self._stopped, torch.nan, self._step.sum / self._position))
+        self._step.sum.zero_()
         self._position = 0
         value, vectors = self._validation.look()
         value = torch.where(self._stopped, torch.nan, value)
@@ -328,19 +322,9 @@ class _Run:
         if self._progress is not None:
             self._progress(len(self.members))
 
-    def _finish(self, pace: _Pace) -> None:
-        if self._position:
-            self._end_epoch()
-        pace.finished(len(self.members))
-
-    def failed(self) -> Tensor:
-        """Return which networks diverged: their numbers overflowed before they were ever better than nothing."""
-        never = (self.best_epoch == 0) & (self.epoch > 0)
-        return ~self.vectors.isfinite().all(1) | never
-
 
 class _Step:
-    """Forward, loss, backward, update: for all networks of a stack at once."""
+    """Forward, loss, backward, update: for all networks of a stack at once; ``sum`` adds up their losses."""
 
     def __init__(self, job: Job, recipe: Recipe) -> None:
         specs, device = job.networks, job.data.X.device
@@ -349,7 +333,7 @@ class _Step:
         self.stack.adapt([job.data.X[_sample(spec, job.data)] for spec in specs])
         self.loss = stacked_loss(job.loss, specs, device)
         self.cost = torch.tensor([[spec.cost] for spec in specs], device=device)
-        self._sum = torch.zeros(len(specs), device=device)
+        self.sum = torch.zeros(len(specs), device=device)
         self._adam = Adam(self.stack.parameters, self.stack.gradients, recipe.betas, amsgrad=False)
 
     def __call__(self, rows: Tensor, weight: Tensor, knobs: Tensor) -> None:
@@ -357,16 +341,10 @@ class _Step:
         x, y, weight = self._data.take(rows, weight)
         self.stack.drop.copy_(knobs[2])
         scores = self.stack.forward(x)
-        self._sum.add_((self.loss.forward(scores, y, self.cost) * weight).sum(1))
+        self.sum.add_((self.loss.forward(scores, y, self.cost) * weight).sum(1))
         self.stack.backward(self.loss.score_gradient(scores, y, self.cost, weight))
         self.stack.decay(knobs[1])
         self._adam.step(knobs[0, 0])
-
-    def mean_loss(self, n_steps: int) -> Tensor:
-        """Return the mean loss of the last steps, and start to count again."""
-        mean = self._sum / n_steps
-        self._sum.zero_()
-        return mean
 
 
 def _sample(spec: NetworkSpec, data: TrainingData) -> Tensor:
@@ -386,17 +364,16 @@ class _Validation:
     def __init__(self, step: _Step, data: TrainingData, specs: Sequence[NetworkSpec]) -> None:
         self._step, self._data, self._tempered = step, data, step.loss.has_link
         device = data.X.device
-        rows = [np.empty(0, np.int64) if spec.validation is None else spec.validation for spec in specs]
-        longest = max(map(len, rows))
-        self._rows = torch.zeros(len(specs), longest, dtype=torch.int64, device=device)
-        self._weight = torch.zeros(len(specs), longest, device=device)
-        for number, own in enumerate(rows):
-            index = torch.as_tensor(np.ascontiguousarray(own), dtype=torch.int64, device=device)
-            self._rows[number, : len(own)] = index
-            self._weight[number, : len(own)] = 1.0 if data.weight is None else data.weight[index]
+        rows = [np.array([] if spec.validation is None else spec.validation, np.int64) for spec in specs]
+        self._rows, self._weight = (
+            nn.utils.rnn.pad_sequence([torch.from_numpy(own) for own in parts], batch_first=True).to(device)
+            for parts in (rows, [np.ones(len(own), np.float32) for own in rows])
+        )
+        self.without = self._weight.sum(1) == 0
+        if data.weight is not None:
+            self._weight *= data.weight[self._rows]
         self._labels = data.y[self._rows]
         self._sharpness = torch.zeros(len(specs), device=device)
-        self.without = torch.tensor([len(own) == 0 for own in rows], device=device)
 
     def look(self) -> tuple[Tensor, Tensor]:
         """Return the mean losses, NaN without rows, and the networks' vectors."""
@@ -422,12 +399,11 @@ class _Validation:
         return best, vectors
 
     def _scores(self, vectors: Tensor) -> Tensor:
-        net = self._step.architecture
-        parts, scores = net.folded(vectors), []
+        scores = []
         for start in range(0, self._rows.shape[1], _ROWS_AT_A_TIME):
             rows = self._rows[:, start : start + _ROWS_AT_A_TIME]
             x = self._data.X.index_select(0, rows.reshape(-1)).view(*rows.shape, -1)
-            scores.append(folded_scores(net, parts, x))
+            scores.append(self._step.architecture.scores(vectors, x))
         return torch.cat(scores, 1)
 
     def _mean_loss(self, scores: Tensor) -> Tensor:
@@ -442,7 +418,8 @@ def _collect(architecture: TabularNet, runs: Sequence[_Run], n_networks: int, de
     best_epoch = np.zeros(n_networks, np.int64)
     for run in runs:
         members = list(run.members)
-        trained.put(members, run.vectors, run.failed())
+        never = (run.best_epoch == 0) & (run.epoch > 0)  # the numbers overflowed in the first epoch
+        trained.put(members, run.vectors, never | ~run.vectors.isfinite().all(1))
         best_epoch[members] = run.best_epoch.cpu().numpy()
         for curve, values in ((training, run.training_loss), (validation, run.validation_loss)):
             if values:

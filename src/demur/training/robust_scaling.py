@@ -1,4 +1,4 @@
-"""Features made comparable for networks: centred, scaled by their quartiles, clipped smoothly, or cut into pieces."""
+"""Features scaled for networks: centred, divided by their interquartile range, and cut into intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ _ROWS_FOR_PIECES = 5_000
 """Maximum number of rows from which the bounds of pieces are learned."""
 
 LARGEST = 1e30
-"""Trees compute in single precision: larger numbers are taken for this one."""
+"""Larger numbers count as this one, because trees compute in single precision."""
 
 
 @dataclass(frozen=True, eq=False)

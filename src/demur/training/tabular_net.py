@@ -14,12 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import pi, prod
-from typing import Any, NamedTuple
-
-import numpy as np
 
 from demur.lazy_torch import F, Tensor, nn, torch
-from demur.training.architecture import Architecture, Numbers, Stack, generator_of, one_vector
+from demur.rules import library_of
+from demur.training.architecture import Architecture, Numbers, Stack, cut, generator_of, one_vector
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 _SCALE, _SLOW = 6.0, 0.1
@@ -49,11 +47,9 @@ class PeriodicEmbeddings:
     spread: float = 0.1
 
 
-class _Part(NamedTuple):
-    """A tensor of trained numbers: its shape, and the factor of its learning rate."""
-
-    shape: tuple[int, ...]
-    factor: float
+def _factor(part: str) -> float:
+    """Return the factor of a part's learning rate."""
+    return 1.0 if part.startswith("weight") else _SCALE if part == "scale" else _SLOW
 
 
 @dataclass(frozen=True)
@@ -91,29 +87,40 @@ class TabularNet(Architecture):
 
     @property
     def n_activations(self) -> int:
-        periodic = 0 if self.embeddings is None else 3 * self.n_features * self.embeddings.n_frequencies
-        return 4 * sum(self.sizes) + periodic
+        periodic = 0 if self.embeddings is None else 4 * self.n_features * self.embeddings.n_frequencies
+        return 5 * sum(self.sizes) + periodic
 
     def folded_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of each part of a trained network, in the order of its vector.
 
         The factors and the scales of the features are multiplied into the other parts.
         """
-        return {name: part.shape for name, part in self._trained_parts.items() if name != "scale"}
+        return {name: shape for name, shape in self._trained_shapes.items() if name != "scale"}
 
     def folded(self, vectors: Numbers) -> dict[str, Numbers]:
         """Cut vectors (n_networks, n) of trained networks into their parts, each (n_networks, ...)."""
-        parts, start = {}, 0
-        for name, shape in self.folded_shapes().items():
-            parts[name] = vectors[:, start : start + prod(shape)].reshape(len(vectors), *shape)
-            start += prod(shape)
-        return parts
+        shapes = self.folded_shapes()
+        return dict(zip(shapes, cut(vectors, shapes.values()), strict=True))
 
     def stack(self, seeds: Sequence[int], n_groups: int, device: torch.device) -> StackedTabularNet:
         return StackedTabularNet(self, seeds, n_groups, device)
 
     def scores(self, vectors: Numbers, x: Numbers) -> Numbers:
-        return folded_scores(self, self.folded(vectors), x)
+        library = library_of(x)
+        parts = self.folded(vectors)
+        activation = _inputs(self, parts, x if x.ndim == 3 else x[None])
+        last = len(self.sizes) - 2
+        for depth in range(last + 1):
+            activation = activation @ parts[f"weight{depth}"].swapaxes(1, 2)
+            activation += parts[f"bias{depth}"].swapaxes(1, 2)
+            if depth < last:
+                # selu(z) - z = scale (alpha (exp(min(z, 0)) - 1) - min(z, 0)) + (scale - 1) z
+                negative = activation.clip(max=0)
+                bend = (library.exp(negative) - 1) * (_SELU_SCALE * _SELU_ALPHA)  # ONNX has no expm1
+                bend -= negative * _SELU_SCALE
+                bend += activation * (_SELU_SCALE - 1)
+                activation = activation + bend * parts[f"blend{depth}"].swapaxes(1, 2)
+        return activation
 
     def module(self, vector: Tensor) -> nn.Module:
         net = self
@@ -131,36 +138,35 @@ class TabularNet(Architecture):
         return TabularModule()
 
     @property
-    def _trained_parts(self) -> dict[str, _Part]:
-        """The parts while they train."""
-        layers = list(pairwise(self.sizes))
-        parts = {f"weight{depth}": _Part((fan_out, fan_in), 1.0) for depth, (fan_in, fan_out) in enumerate(layers)}
-        parts["scale"] = _Part((1, self.sizes[0]), _SCALE)
+    def _trained_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each part while it trains."""
+        shapes: dict[str, tuple[int, ...]] = {
+            f"weight{depth}": (fan_out, fan_in) for depth, (fan_in, fan_out) in enumerate(pairwise(self.sizes))
+        }
+        shapes["scale"] = (1, self.sizes[0])
         if self.embeddings is not None:
             d, f, e = self.n_features, self.embeddings.n_frequencies, self.embeddings.n_outputs
-            shapes = {"frequency": (d, f, 1), "phase": (d, f, 1), "mixing": (d, e, f), "mixing_bias": (d, e, 1)}
-            parts |= {name: _Part(shape, _SLOW) for name, shape in shapes.items()}
-        units = [fan_out for _, fan_out in layers]
-        parts |= {f"blend{depth}": _Part((fan_out, 1), _SLOW) for depth, fan_out in enumerate(units[:-1])}
-        return parts | {f"bias{depth}": _Part((fan_out, 1), _SLOW) for depth, fan_out in enumerate(units)}
+            shapes |= {"frequency": (d, f, 1), "phase": (d, f, 1), "mixing": (d, e, f), "mixing_bias": (d, e, 1)}
+        shapes |= {f"blend{depth}": (units, 1) for depth, units in enumerate(self.hidden_units)}
+        return shapes | {f"bias{depth}": (units, 1) for depth, units in enumerate(self.sizes[1:])}
 
     def _initial(self, seed: int) -> list[Tensor]:
         """Draw the initial numbers of one network, before :meth:`StackedTabularNet.adapt` has seen its rows."""
         generator = torch.Generator().manual_seed(seed)
         values = []
-        for name, part in self._trained_parts.items():
+        for name, shape in self._trained_shapes.items():
             if name == "scale" or name.startswith("blend"):
-                value = torch.ones(part.shape)
+                value = torch.ones(shape)
             elif name == "phase":
-                value = torch.empty(part.shape).uniform_(-pi, pi, generator=generator)
+                value = torch.empty(shape).uniform_(-pi, pi, generator=generator)
             elif name.startswith("mixing") and self.embeddings is not None:
                 bound = self.embeddings.n_frequencies**-0.5
-                value = torch.empty(part.shape).uniform_(-bound, bound, generator=generator)
+                value = torch.empty(shape).uniform_(-bound, bound, generator=generator)
             else:
-                value = torch.randn(part.shape, generator=generator)
+                value = torch.randn(shape, generator=generator)
                 if name == "frequency" and self.embeddings is not None:
                     value *= self.embeddings.spread
-            values.append(value / part.factor)
+            values.append(value / _factor(name))
         return values
 
 
@@ -168,7 +174,7 @@ def _inputs(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> Number
     """Return the inputs of the first layer for rows x of each network: (n_networks, n_rows, sizes[0])."""
     if net.embeddings is None:
         return x
-    library: Any = np if isinstance(x, np.ndarray) else torch
+    library = library_of(x)
     frequency, phase, mixing_bias = (parts[name][..., 0][:, None] for name in ("frequency", "phase", "mixing_bias"))
     angle = 2 * pi * frequency * x[..., None] + phase
     waves: Numbers = library.cos(angle).swapaxes(1, 2)  # (n_networks, n_features, n_rows, n_frequencies)
@@ -177,24 +183,6 @@ def _inputs(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> Number
     own = library.broadcast_to(x[..., None], (n_networks, n_rows, net.n_features, 1))
     joined: Numbers = library.concatenate([own, mixed], -1).reshape(n_networks, n_rows, net.sizes[0])
     return joined
-
-
-def folded_scores(net: TabularNet, parts: Mapping[str, Numbers], x: Numbers) -> Numbers:
-    """Return scores (n_networks, n_rows, n_outputs) for rows that the networks share, or rows of each network."""
-    library: Any = np if isinstance(x, np.ndarray) else torch
-    activation = _inputs(net, parts, x if x.ndim == 3 else x[None])
-    last = len(net.sizes) - 2
-    for depth in range(last + 1):
-        activation = activation @ parts[f"weight{depth}"].swapaxes(1, 2)
-        activation += parts[f"bias{depth}"].swapaxes(1, 2)
-        if depth < last:
-            # selu(z) - z = scale (alpha (exp(min(z, 0)) - 1) - min(z, 0)) + (scale - 1) z
-            negative = activation.clip(max=0)
-            bend = (library.exp(negative) - 1) * (_SELU_SCALE * _SELU_ALPHA)  # ONNX has no expm1
-            bend -= negative * _SELU_SCALE
-            bend += activation * (_SELU_SCALE - 1)
-            activation = activation + bend * parts[f"blend{depth}"].swapaxes(1, 2)
-    return activation
 
 
 class StackedTabularNet(Stack):
@@ -211,20 +199,15 @@ class StackedTabularNet(Stack):
 
     Attributes
     ----------
-    matrix : tensor of shape (n_networks, n)
-        The trained numbers, one network per row; ``parameters`` is the same memory.
     drop : tensor of shape (n_networks,)
         The share of hidden units that the next ``forward`` drops, 0 at first.
     """
 
     def __init__(self, net: TabularNet, seeds: Sequence[int], n_groups: int, device: torch.device) -> None:
         self.net, self.n_networks, self.n_groups = net, len(seeds), n_groups
-        rows = [one_vector(net._initial(seed), device) for seed in seeds]
-        self.matrix = torch.stack(rows)
-        self.parameters = self.matrix.view(-1)
+        self.parameters = torch.cat([one_vector(net._initial(seed), device) for seed in seeds])
         self.gradients = torch.zeros_like(self.parameters)
         self._seeds = tuple(seeds)
-        self._factors = {name: part.factor for name, part in net._trained_parts.items()}
         self._parts = self._views(self.parameters)
         self._slopes = self._views(self.gradients)
         self._last = len(net.sizes) - 2
@@ -232,16 +215,11 @@ class StackedTabularNet(Stack):
         self._choices = _Choices(self._seeds, device)
         self.drop = torch.zeros(self.n_networks, device=device)
         self.dropping = False
-        self._buffers = _Buffers(0, [], self.parameters)
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         """Cut the vector into parts of shape (n_networks, ...)."""
-        matrix = flat.view(self.n_networks, -1)
-        views, start = {}, 0
-        for name, part in self.net._trained_parts.items():
-            views[name] = matrix[:, start : start + prod(part.shape)].view(self.n_networks, *part.shape)
-            start += prod(part.shape)
-        return views
+        shapes = self.net._trained_shapes
+        return dict(zip(shapes, cut(flat.view(self.n_networks, -1), shapes.values()), strict=True))
 
     def adapt(self, rows: Sequence[Tensor]) -> None:
         """Fit the initial weights and biases of each network to some of its rows (n_rows, n_features).
@@ -278,7 +256,7 @@ class StackedTabularNet(Stack):
 
     def folded(self) -> dict[str, Tensor]:
         """Return the networks as they are now, in the shapes of :meth:`TabularNet.folded_shapes`."""
-        folded = {name: part * self._factors[name] for name, part in self._parts.items()}
+        folded = {name: part * _factor(name) for name, part in self._parts.items()}
         for depth, alpha in enumerate(self._alpha):
             folded[f"weight{depth}"] *= alpha
         folded["weight0"] = folded["weight0"] * folded.pop("scale")
@@ -288,54 +266,44 @@ class StackedTabularNet(Stack):
         """Shrink each network's weights by a share times the factor of their rate; biases do not decay."""
         for name, part in self._parts.items():
             if not name.startswith("bias"):
-                part.mul_(1 - self._factors[name] * shares.view(-1, *[1] * (part.ndim - 1)))
+                part.mul_(1 - _factor(name) * shares.view(-1, *[1] * (part.ndim - 1)))
 
     def forward(self, x: Tensor) -> Tensor:
         if self.n_groups < self.n_networks:
             x = x.repeat_interleave(self.n_networks // self.n_groups, 0)
-        if self._buffers.n_rows != x.shape[1]:
-            self._buffers = _Buffers(x.shape[1], self.net.hidden_units, self.matrix)
-        room = self._buffers
-        if self.dropping:
-            self._choices.draw(room.keep, self.drop)
-        room.inputs = self._embed(x)
-        room.first_weight = self._parts["weight0"] * (self._parts["scale"] * _SCALE)
-        below = room.inputs
-        for depth in range(self._last):
-            z, bent, out = room.z[depth], room.bent[depth], room.out[depth]
-            weight = self._parts[f"weight{depth}"] if depth else room.first_weight
-            bias = self._parts[f"bias{depth}"]
-            torch.baddbmm(bias, weight, below, beta=_SLOW, alpha=self._alpha[depth], out=z)
-            torch.ops.aten.elu.out(z, _SELU_ALPHA, _SELU_SCALE, 1.0, out=bent)
-            torch.lerp(z, bent, self._parts[f"blend{depth}"] * _SLOW, out=out)
-            if self.dropping:
-                out.mul_(room.keep[depth])
-            below = out
-        weight, bias = self._parts[f"weight{self._last}"], self._parts[f"bias{self._last}"]
-        return torch.baddbmm(bias, weight, below, beta=_SLOW, alpha=self._alpha[self._last]).transpose(1, 2)
+        shapes = [(self.n_networks, units, x.shape[1]) for units in self.net.hidden_units]
+        self._keep = self._choices.draw(shapes, self.drop) if self.dropping else []
+        self._first_weight = self._parts["weight0"] * (self._parts["scale"] * _SCALE)
+        self._below, self._units = [self._embed(x)], []
+        for depth in range(self._last + 1):
+            weight = self._parts[f"weight{depth}"] if depth else self._first_weight
+            z = torch.baddbmm(
+                self._parts[f"bias{depth}"], weight, self._below[-1], beta=_SLOW, alpha=self._alpha[depth]
+            )
+            if depth < self._last:
+                bent = F.selu(z)
+                out = torch.lerp(z, bent, self._parts[f"blend{depth}"] * _SLOW)
+                self._below.append(out.mul_(self._keep[depth]) if self.dropping else out)
+                self._units.append((z, bent))
+        return z.transpose(1, 2)
 
     def backward(self, score_gradient: Tensor) -> None:
-        room, signal = self._buffers, score_gradient.transpose(1, 2)
+        signal = score_gradient.transpose(1, 2)
         for depth in reversed(range(self._last + 1)):
-            below = room.out[depth - 1] if depth else room.inputs
             if depth < self._last:
                 signal = self._through_unit(depth, signal)
             torch.sum(signal, 2, keepdim=True, out=self._slopes[f"bias{depth}"]).mul_(_SLOW)
-            slope = self._slopes[f"weight{depth}"]
-            torch.baddbmm(slope, signal, below.transpose(1, 2), beta=0.0, alpha=self._alpha[depth], out=slope)
+            slope, below = self._slopes[f"weight{depth}"], self._below[depth].transpose(1, 2)
+            torch.baddbmm(slope, signal, below, beta=0.0, alpha=self._alpha[depth], out=slope)
             if depth:
-                weight = self._parts[f"weight{depth}"].transpose(1, 2)
-                back = room.back[depth - 1]
-                torch.baddbmm(back, weight, signal, beta=0.0, alpha=self._alpha[depth], out=back)
-                signal = back
+                signal = torch.bmm(self._parts[f"weight{depth}"].transpose(1, 2), signal).mul_(self._alpha[depth])
         self._through_inputs(signal)
 
     def _through_unit(self, depth: int, signal: Tensor) -> Tensor:
         """Turn the gradient with respect to a layer's outputs into that with respect to its sums z."""
-        room = self._buffers
-        z, bent = room.z[depth], room.bent[depth]
+        z, bent = self._units[depth]
         if self.dropping:
-            signal.mul_(room.keep[depth])
+            signal.mul_(self._keep[depth])
         blend = self._parts[f"blend{depth}"] * _SLOW
         torch.sub(bent, z, out=z).mul_(signal)
         torch.sum(z, 2, keepdim=True, out=self._slopes[f"blend{depth}"]).mul_(_SLOW)
@@ -350,45 +318,32 @@ class StackedTabularNet(Stack):
         slope.mul_(scale * _SCALE)
         if self.net.embeddings is None:
             return
-        room, d = self._buffers, self.net.n_features
-        back = torch.bmm(room.first_weight.transpose(1, 2), signal).mul_(self._alpha[0])
+        d, angle = self.net.n_features, self._angle
+        back = torch.bmm(self._first_weight.transpose(1, 2), signal).mul_(self._alpha[0])
         mixed = back.view(self.n_networks, d, -1, signal.shape[2])[:, :, 1:]
         self._slopes["mixing_bias"].copy_(mixed.sum(3, keepdim=True).mul_(_SLOW))
-        self._slopes["mixing"].copy_((mixed @ torch.cos(room.angle).transpose(2, 3)).mul_(_SLOW))
-        turn = (self._parts["mixing"].transpose(2, 3) @ mixed).mul_(-_SLOW).mul_(torch.sin(room.angle))
+        self._slopes["mixing"].copy_((mixed @ torch.cos(angle).transpose(2, 3)).mul_(_SLOW))
+        turn = (self._parts["mixing"].transpose(2, 3) @ mixed).mul_(-_SLOW).mul_(torch.sin(angle))
         self._slopes["phase"].copy_(turn.sum(3, keepdim=True).mul_(_SLOW))
-        turn.mul_(room.columns.unsqueeze(2))
+        turn.mul_(self._columns)
         self._slopes["frequency"].copy_(turn.sum(3, keepdim=True).mul_(2 * pi * _SLOW))
 
     def _embed(self, x: Tensor) -> Tensor:
         columns = x.transpose(1, 2)
         if self.net.embeddings is None:
             return columns
-        room = self._buffers
-        room.columns = columns
+        self._columns = columns.unsqueeze(2)
         phase = self._parts["phase"] * _SLOW
-        room.angle = torch.addcmul(phase, self._parts["frequency"] * (2 * pi * _SLOW), columns.unsqueeze(2))
+        self._angle = torch.addcmul(phase, self._parts["frequency"] * (2 * pi * _SLOW), self._columns)
         inputs = columns.new_empty(*columns.shape[:2], 1 + self.net.embeddings.n_outputs, columns.shape[2])
         inputs[:, :, 0] = columns
         torch.add(
-            (self._parts["mixing"] * _SLOW) @ torch.cos(room.angle),
+            (self._parts["mixing"] * _SLOW) @ torch.cos(self._angle),
             self._parts["mixing_bias"],
             alpha=_SLOW,
             out=inputs[:, :, 1:],
         )
         return inputs.view(self.n_networks, -1, columns.shape[2])
-
-
-class _Buffers:
-    """Memory for one step with batches of ``n_rows`` rows."""
-
-    def __init__(self, n_rows: int, hidden_units: Sequence[int], like: Tensor) -> None:
-        self.n_rows = n_rows
-        shapes = [(len(like), units, n_rows) for units in hidden_units]
-        self.z, self.bent, self.out, self.keep, self.back = (
-            [like.new_empty(shape) for shape in shapes] for _ in range(5)
-        )
-        self.inputs = self.first_weight = self.columns = self.angle = like
 
 
 class _Choices:
@@ -400,17 +355,16 @@ class _Choices:
 
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
         self._seeds, self._device = seeds, device
-        self._lanes: list[Tensor] = []
+        self._lanes: Tensor | None = None
 
-    def draw(self, keep: Sequence[Tensor], drop: Tensor) -> None:
-        """Fill ``keep`` with 0 where a unit is dropped, and with 1 over the share that is kept elsewhere."""
+    def draw(self, shapes: Sequence[tuple[int, ...]], drop: Tensor) -> list[Tensor]:
+        """Return tensors with 0 where a unit is dropped, and with 1 over the share that is kept elsewhere."""
         per_lane = 64 // _BITS_PER_CHOICE
-        shapes = [one.shape for one in keep]
         n_lanes = sum(-(-prod(shape[1:]) // per_lane) for shape in shapes)
-        if not self._lanes or self._lanes[0].shape[1] != n_lanes:
-            self._lanes = [self._start(n_lanes)]
-            self._lanes.append(torch.empty_like(self._lanes[0]))
-        lanes, shifted = self._lanes
+        if self._lanes is None:
+            self._lanes = self._start(n_lanes)
+        lanes = self._lanes
+        shifted = torch.empty_like(lanes)
         lanes.bitwise_xor_(torch.bitwise_left_shift(lanes, 13, out=shifted))
         torch.bitwise_right_shift(lanes, 7, out=shifted).bitwise_and_(2**57 - 1)  # the shift repeats the sign
         lanes.bitwise_xor_(shifted)
@@ -418,12 +372,12 @@ class _Choices:
         steps = 2**_BITS_PER_CHOICE
         dropped = (drop * steps).round().clamp(max=steps - 1).view(-1, 1, 1)
         least, scale = (dropped - steps // 2).to(torch.int8), steps / (steps - dropped)
-        numbers, start = lanes.view(torch.int8), 0
-        for one, shape in zip(keep, shapes, strict=True):
+        numbers, start, keep = lanes.view(torch.int8), 0, []
+        for shape in shapes:
             size = prod(shape[1:])
-            torch.ge(numbers[:, start : start + size].view(shape), least, out=one)
-            one.mul_(scale)
+            keep.append((numbers[:, start : start + size].view(shape) >= least) * scale)
             start += -(-size // per_lane) * per_lane
+        return keep
 
     def _start(self, n_lanes: int) -> Tensor:
         lanes = torch.empty(len(self._seeds), n_lanes, dtype=torch.int64)

@@ -50,15 +50,13 @@ class Batches:
         self._generators = [generator_of(seed, "order of rows") for seed in seeds]
         self.n_rows = len(rows[0])
         self.n_steps, self.batch_size = batch_shape(self.n_rows, batch_size, even=even)
-        self._places, weights = [], []
-        for part in self._rows:
-            starts = torch.arange(self.n_steps + 1)
-            starts = starts * len(part) // self.n_steps if even else (starts * self.batch_size).clamp(max=len(part))
-            places = starts[:-1, None] + torch.arange(self.batch_size)
-            empty = places >= starts[1:, None]
-            self._places.append(torch.where(empty, starts[:-1, None], places))
-            weights.append(torch.where(empty, 0.0, 1 / starts.diff()[:, None]))
-        self.weight = torch.stack(weights)
+        lengths, steps = torch.tensor([[len(part)] for part in rows]), torch.arange(self.n_steps + 1)
+        starts = steps * lengths // self.n_steps if even else (steps * self.batch_size).clamp(max=lengths)
+        first = starts[:, :-1, None]
+        places = first + torch.arange(self.batch_size)
+        empty = places >= starts[:, 1:, None]
+        self._places = torch.where(empty, first, places)
+        self.weight = torch.where(empty, 0.0, 1 / starts.diff()[:, :, None])
         self._order = torch.zeros(self.weight.shape, dtype=torch.int64)
 
     def shuffle(self) -> Tensor:
@@ -120,11 +118,9 @@ class TrainingStep:
 
         Returns features (n_groups, n, n_features), targets (n_networks, n, ...) and weights (n_networks, n).
         """
-        x, y, weight = self._data.take(rows, weight.expand(rows.shape))
-        return x, self._for_each_network(y), self._for_each_network(weight)
-
-    def _for_each_network(self, values: Tensor) -> Tensor:
-        return values.repeat_interleave(self._stack.n_networks // self._stack.n_groups, 0)
+        x, *of_group = self._data.take(rows, weight.expand(rows.shape))
+        y, weight = (part.repeat_interleave(self._stack.n_networks // self._stack.n_groups, 0) for part in of_group)
+        return x, y, weight
 
     def __call__(self, x: Tensor, y: Tensor, weight: Tensor) -> None:
         """Train on a batch of examples."""
