@@ -213,7 +213,7 @@ def test_a_defect_of_the_model_is_logged_and_the_service_lives(monkeypatch, capl
     served = create_app(model())
     with monkeypatch.context() as patched:
         patched.setattr(TableModel, "answers", broken)
-        patched.setattr(GraphModel, "decisions", broken)
+        patched.setattr(GraphModel, "decided", broken)
         failed = ask(served, good())
     assert failed.status_code == 500
     assert failed.json() == {"error": "the service failed on this request; its log has the reason."}
@@ -222,13 +222,18 @@ def test_a_defect_of_the_model_is_logged_and_the_service_lives(monkeypatch, capl
 
 
 def test_requests_that_arrive_together_are_decided_together(monkeypatch):
-    sizes, whole = [], GraphModel.decisions
-    monkeypatch.setattr(GraphModel, "decisions", lambda self, asked: sizes.append(len(asked)) or whole(self, asked))
+    sizes, whole = [], GraphModel.decided
+    monkeypatch.setattr(GraphModel, "decided", lambda self, codes: sizes.append(len(codes)) or whole(self, codes))
     rows = good(5)["rows"]
     questions = [{"row": rows[k % 5], "cost": cost} for k, cost in enumerate([None, 0.05, 0.3, 0.2] * 5)]
     odd = [{"row": good()["rows"][0] | {"size": 1e9}}, good(2, proba=True)]
     served = create_app(model())
-    answers = posts(served, *map(json.dumps, [*questions, *odd]))
+
+    async def soon(body):
+        await asyncio.sleep(0)  # as a body that comes from a network, after which others have begun
+        yield body
+
+    answers = posts(served, *(soon(json.dumps(one).encode()) for one in [*questions, *odd]))
     for question, answer in zip([*questions, *odd], answers, strict=True):
         same(answer.json()["decisions"], ask(served, question).json()["decisions"])
     assert max(sizes) > 5

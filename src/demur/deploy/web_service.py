@@ -169,11 +169,14 @@ def _add_decide(
     @app.post("/decide", summary=f"Decide {model.target} for one row or many", dependencies=keyed,
               response_model=answer, responses=responses, openapi_extra={"requestBody": body})  # fmt: skip
     async def decide(request: Request) -> Response:
+        answerer.n_open += 1
         try:
             asked = questions.validate_json(await read_body(request))
+            return Response(await answerer.answer(asked), media_type="application/json")
         except ValidationError as error:
             raise RequestError(sentence(error.errors(include_url=False)[0])) from None
-        return Response(await answerer.answer(asked), media_type="application/json")
+        finally:
+            answerer.n_open -= 1
 
     return types
 

@@ -237,15 +237,6 @@ def _refuse_text_and_scope(classifier: Estimator, schema: Schema | None) -> None
         )
 
 
-def codes_graph(model: TableModel) -> Any:
-    """Return a graph from the codes of a table's columns to decisions, with class numbers as labels."""
-    _refuse_text_and_scope(model.classifier, model.schema)
-    graph = Graph()
-    X = graph.input(FEATURES, np.float64, ["rows", len(model.schema.columns)])
-    _declare_outputs(graph, X, model.classifier, np.arange(len(model.classes)))
-    return graph.model("", {})
-
-
 def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Schema | None) -> str:
     """Declare the inputs and return the features that the classifier takes."""
     if schema is None:
