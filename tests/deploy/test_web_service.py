@@ -105,6 +105,17 @@ def test_unseen_categories_and_novel_rows_are_decided_as_by_the_model():
     assert found["reason"].startswith("novel: size")
 
 
+def test_a_number_as_a_frequent_category_of_many_may_be_written_with_a_point():
+    rng = np.random.default_rng(0)
+    kinds = np.array(["kind", "7", *(f"kind {number}" for number in range(400))])[rng.zipf(1.3, 2000) % 400]
+    columns = {"x": rng.normal(size=2000), "kind": kinds}
+    served = fit_table(pa.table({**columns, "y": np.where(kinds == "7", "a", "b")}), "y", model="lr")
+    assert served.schema.columns[1].other
+    for kind in ("7", "7.0", "8", "kind 1", "never seen"):
+        found = ask(create_app(served), {"row": {"x": 0.5, "kind": kind}}).json()["decisions"]
+        same(found, served.answers(pa.table({"x": [0.5], "kind": [kind]})).to_pylist())
+
+
 def test_a_cost_that_is_fixed_may_be_named_but_not_changed():
     served = model("ova+hin")
     application = create_app(served)
