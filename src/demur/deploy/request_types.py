@@ -197,8 +197,7 @@ def sentence(error: AnyMapping) -> str:
 def request_table(model: TableModel, rows: Sequence[AnyMapping]) -> pa.Table:
     """Return the rows of a request that was checked as the table that the model decides on."""
     columns = model.schema.columns
-    arrays = [column_array(column, [row.get(column.name) for row in rows]) for column in columns]
-    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+    return pa.table({one.name: column_array(one, [row.get(one.name) for row in rows]) for one in columns})
 
 
 def column_array(column: Column, values: Sequence[Any]) -> pa.Array:
