@@ -590,7 +590,7 @@ def test_the_level_decides_what_is_logged(caplog, level, n_lines):
 
 def test_one_text_is_not_a_list_of_keys_or_hosts():
     for name in ("api_keys", "allowed_hosts"):
-        with pytest.raises(InputError, match="must be lists of texts"):
+        with pytest.raises(InputError, match="must be lists of strings"):
             create_app(model("lr"), **{name: "secret"})
 
 

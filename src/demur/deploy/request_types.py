@@ -188,7 +188,7 @@ def sentence(error: AnyMapping) -> str:
         advice = 'send {"row": {...}} or {"rows": [...]}' if place == "'rows'" else "give null where it is not known"
         return f"{place}: a value is required; {advice}."
     if error["type"] == "extra_forbidden":
-        return f"{place}: the model does not know this name; see /openapi.json for those that it takes."
+        return f"{place}: this name is unknown; see /openapi.json for the names that the model takes."
     given = error["input"]
     got = f", got {shown(given)}" if isinstance(given, (str, bool, int, float)) and len(str(given)) < 1000 else ""
     return f"{place}: {words[:1].lower()}{words[1:]}{got}."

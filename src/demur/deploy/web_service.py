@@ -117,7 +117,7 @@ def create_app(
     "row 1, column 'size': input should be a valid number, got 'big'."
     """
     if isinstance(api_keys, str) or isinstance(allowed_hosts, str):
-        raise InputError("api_keys and allowed_hosts must be lists of texts: put one text into a list.")
+        raise InputError("api_keys and allowed_hosts must be lists of strings: put a single string into a list.")
     answerer = Answerer(model, audit)
     app = FastAPI(
         title=f"demur: {model.target}",
@@ -296,7 +296,8 @@ def _host_pattern(name: str) -> str:
     with suppress(ValueError):
         return f"[{IPv6Address(name.strip('[]'))}]"
     if not re.fullmatch(r"\*|(\*\.)?[^*/:@]+", name):
-        raise InputError(f"{name!r} is not a host name: leave out scheme and port; * may only come first, *.a.org.")
+        advice = "leave out scheme and port; * is allowed only at the start, as in *.a.org"
+        raise InputError(f"{name!r} is not a host name: {advice}.")
     return name
 
 
