@@ -27,7 +27,6 @@ from demur.tabular.table_model import top_scores
 
 _log = logging.getLogger("demur.deploy")
 
-Decision: TypeAlias = ByName
 _Decided: TypeAlias = list[Any]
 """First and second choice, rejection, confidence and probabilities of a row."""
 
@@ -95,7 +94,7 @@ class Answerer:
         self.metrics.count_decisions(decisions, n_audited)
         return answer
 
-    async def _decisions(self, question: AnyMapping) -> list[Decision]:
+    async def _decisions(self, question: AnyMapping) -> list[ByName]:
         rows, n_classes = question.get("rows") or [question["row"]], len(self.model.classes)
         if question.get("proba") and len(rows) * n_classes > _MOST_PROBA:
             problem = f"{len(rows):,} rows of {n_classes:,} classes have more than {_MOST_PROBA:,}"
@@ -122,22 +121,22 @@ class Answerer:
                 found += [None] * len(waiting)
         return found[first : first + len(codes)]
 
-    def _by_table(self, rows: list[AnyMapping], question: AnyMapping) -> list[Decision]:
+    def _by_table(self, rows: list[AnyMapping], question: AnyMapping) -> list[ByName]:
         """Decide with the model itself."""
         table, cost, proba = request_table(self.model, rows), question.get("cost"), question.get("proba")
         answers = self.model.answers(table, cost, proba=bool(proba), prices=question.get("prices"), where="the request")
-        decisions: list[Decision] = answers.to_pylist()
+        decisions: list[ByName] = answers.to_pylist()
         if proba:
-            names = list(zip(self.model.classes.tolist(), self.model.proba_columns, strict=True))
+            names, columns = self.model.classes.tolist(), self.model.proba_columns
             for one in decisions:
-                one["proba"] = {name: one.pop(column) for name, column in names}
+                one["proba"] = dict(zip(names, map(one.pop, columns), strict=True))
         if question.get("why"):
             found = self.model.because(table, [_is_rejected(one) for one in decisions], cost)
             for one, because in zip(decisions, found, strict=True):
                 one["because"] = because
         return decisions
 
-    def _draw(self, decisions: list[Decision]) -> int:
+    def _draw(self, decisions: list[ByName]) -> int:
         """Mark each decision that is to be reviewed with the reason, and return how many were drawn."""
         drawn = draw_audit([_is_rejected(one) for one in decisions], self.audit, self._rng)
         for one, audited in zip(decisions, drawn.tolist(), strict=True):
@@ -160,18 +159,13 @@ class GraphModel:
     """
 
     def __init__(self, model: TableModel) -> None:
-        import onnxruntime
-
         from demur.deploy.onnx.onnx_export import class_values, onnx_model
+        from demur.deploy.onnx.onnx_graph import session
 
         self.model = model
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # threads that share the work of a few rows take longer
-        options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(onnx_model(model.classifier).SerializeToString(), options)
+        self._session = session(onnx_model(model.classifier).SerializeToString())
         self._encoders = [(column.name, _encoder(column)) for column in model.schema.columns]
         self._classes = as_column(model.classes, model.label_type).to_pylist()
-        self._names: list[str] = model.classes.tolist()
         self._number = {name: k for k, name in enumerate(class_values(model.classifier).tolist())}
 
     @classmethod
@@ -208,7 +202,7 @@ class GraphModel:
         columns = label, top[:, 1].astype(int).tolist(), reject.tolist(), confidence.tolist(), proba
         return [None if is_novel else one for is_novel, *one in zip(novel, *columns, strict=True)]
 
-    def decision(self, decided: _Decided, cost: float | None, proba: bool | None) -> Decision:
+    def decision(self, decided: _Decided, cost: float | None, proba: bool | None) -> ByName:
         """Return the decision for a row at the cost of its request."""
         label, second, rejected, confidence, likely = decided
         if cost is not None:
@@ -217,7 +211,7 @@ class GraphModel:
         values = (None if rejected else first, rejected, confidence, first, self._classes[second])
         decision = dict(zip(ANSWER_COLUMNS, (*values, "ambiguous" if rejected else None), strict=True))
         if proba:
-            decision["proba"] = dict(zip(self._names, likely.tolist(), strict=True))
+            decision["proba"] = dict(zip(self.model.classes.tolist(), likely.tolist(), strict=True))
         return decision
 
 
