@@ -194,7 +194,12 @@ def _predict_dummy_row(model: Any) -> None:
     shape = getattr(getattr(model, "estimator_", model), "input_shape_", (width,))  # a network may take images
     row: Any
     if isinstance(model, TableModel):
-        row = pa.table({column.name: [column.decode(0.0)] for column in model.schema.columns})
+        row = pa.table(
+            {
+                one.name: [one.decode(0.0)] if one.kind in ("category", "text") else pa.array([0]).cast(one.arrow_type)
+                for one in model.schema.columns
+            }
+        )
     elif shape[0] is None:
         row = ["text"]
     else:
