@@ -1,5 +1,6 @@
 """Locks of files, and folders that are replaced while others read them."""
 
+import os
 import threading
 import time
 
@@ -49,3 +50,36 @@ def test_a_folder_is_replaced_while_others_look_for_it(tmp_path):
         reader.join()
     assert not failed
     assert [one.name for one in tmp_path.iterdir()] == ["model"]
+
+
+def test_two_processes_may_replace_a_folder_at_once(tmp_path):
+    path, failed = tmp_path / "model", []
+
+    def replace(name):
+        for number in range(50):
+            new = tmp_path / f"{name}{number}"
+            new.mkdir()
+            (new / "file").write_text(name)
+            try:
+                move_into_place(new, path)
+            except OSError as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=replace, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert [one.name for one in tmp_path.iterdir()] == ["model"]
+
+
+def test_what_killed_processes_left_behind_is_removed(tmp_path):
+    path = tmp_path / "model"
+    for name in (".model.0123456789ab.replaced", ".model.0123456789ac.part", ".model.0123456789ad.part", ".mine.part"):
+        (tmp_path / name).mkdir()
+    os.utime(tmp_path / ".model.0123456789ad.part", (0, 0))
+    (tmp_path / "new").mkdir()
+    move_into_place(tmp_path / "new", path)
+    kept = [".mine.part", ".model.0123456789ac.part", "model"]  # the second one may still be written
+    assert sorted(one.name for one in tmp_path.iterdir()) == kept

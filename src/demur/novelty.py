@@ -8,10 +8,10 @@ category. Training rows are scored in the same way from the *other* training row
 import warnings
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -43,8 +43,8 @@ _FURTHEST = 1e3
 _ROWS_FOR_QUANTILES = 20_000
 _PIECE = 1024
 """Points whose distances are computed at a time."""
-_FIRST = 256
-"""Kept rows that are compared first: most new rows are near one of them."""
+_FIRST = (32, 256)
+"""Numbers of kept rows that are compared first: most new rows are near one of them."""
 _HALF = float(np.sqrt(0.5))
 """The value of a category's indicator: two different categories have the distance of one range."""
 _MORE = 1 + 1e-9
@@ -115,21 +115,19 @@ class TrainingRows:
     def points(self, X: Floats) -> Floats:
         """Return the coordinates of rows: scaled numbers and indicators of categories."""
         filled, (column, code) = np.where(np.isnan(X), self.typical, X), self.indicators.T
-        far = np.arcsinh((filled[:, self.numeric] - self.typical[self.numeric]) / self.body)
-        scaled = np.clip((far - self.start) / self.width, -_FURTHEST, _FURTHEST)
+        far = np.arcsinh((filled - self.typical)[:, self.numeric] / self.body)
+        scaled = np.minimum(np.maximum((far - self.start) / self.width, -_FURTHEST), _FURTHEST)
         return np.concatenate([scaled, _HALF * (filled[:, column] == code)], axis=1)
 
     def nearest(self, points: Floats, enough: float = 0.0) -> Floats:
-        """Return the squared distance of each point to the nearest kept row, or 0 if a row is within ``enough``."""
+        """Return the squared distance of each point to the nearest kept row, or to another one within ``enough``."""
         found = np.zeros(len(points))
         for start in range(0, len(points), _PIECE):
-            piece = slice(start, start + _PIECE)
-            some = points[piece]
-            near = _least(some.astype(np.float32), self.kept[:_FIRST].astype(np.float32))
-            room = 1e-5 * (enough + some.shape[1] + np.einsum("ij,ij->i", some, some))  # for rounding
-            left = np.flatnonzero(near > enough - room)
-            if len(left):
-                found[piece][left] = _least(some[left], self.kept)
+            left = np.arange(start, min(start + _PIECE, len(points)))
+            for n_rows in (*_FIRST, len(self.kept)):
+                if len(left):
+                    found[left] = near = _least(points[left], self.kept[:n_rows])
+                    left = left[near > enough]
         found[found < _ZERO] = 0.0
         return found
 
@@ -139,17 +137,16 @@ class TrainingRows:
         The columns of numbers come first, and then the categorical ones.
         """
         scaled, codes = points[:, : len(self.numeric)], X[:, self.categorical]
-        beyond = np.maximum(np.maximum(-scaled, scaled - 1), 0.0)
+        beyond = np.maximum(np.abs(scaled - 0.5) - 0.5, 0.0)
         in_table = (codes >= 0) & (codes < self.seen.shape[1])
         seen = self.seen[np.arange(len(self.seen)), np.where(in_table, codes, 0).astype(np.int64)]
         return np.concatenate([beyond, _PER_UNSEEN * ~(in_table & seen | np.isnan(codes))], axis=1)
 
 
-def _least(points: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+def _least(points: Floats, rows: Floats) -> Floats:
     """Return the squared distance of each point to the nearest of the rows."""
-    lengths = (rows * rows).sum(axis=1) - 2 * points @ rows.T
-    found: NDArray[Any] = lengths.min(axis=1) + (points * points).sum(axis=1)
-    return found
+    lengths, own = (np.einsum("ij,ij->i", one, one) for one in (rows, points))
+    return np.asarray((lengths - 2 * points @ rows.T).min(axis=1) + own)
 
 
 class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped

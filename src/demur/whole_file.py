@@ -4,6 +4,7 @@ import glob
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -110,6 +111,7 @@ def open_whole(target: Path) -> Iterator[BinaryIO]:
 def move_into_place(new: Path, path: Path) -> None:
     """Move a complete folder to its path, and remove the folder that was there before.
 
+    What killed processes have left behind is removed as well: replaced folders, and incomplete ones after an hour.
     The old folder is renamed first; :func:`recover` renames it back if the process is killed before the new one is in
     place.
 
@@ -126,20 +128,31 @@ def move_into_place(new: Path, path: Path) -> None:
     """
     _sync_folder(new)
     old = part_of(path).with_suffix(".replaced")
-    replaces = path.exists()
-    if replaces:
+    with suppress(FileNotFoundError):  # there is none
         path.rename(old)
     try:
         new.rename(path)
-    except BaseException:
-        if replaces and path.exists() and not old.exists():  # a reader has put the old folder back: replace it again
+    except BaseException as error:
+        if isinstance(error, OSError) and path.exists():  # of another process, or put back by a reader: replace it
             move_into_place(new, path)
             return
-        if replaces:
+        with suppress(FileNotFoundError):
             old.rename(path)
         raise
     _sync_folder(path.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    for one in _aside(path, "*"):
+        with suppress(OSError):  # another process may remove it as well
+            if one.suffix == ".replaced" or time.time() - one.stat().st_mtime > _SECONDS_OF_A_SAVE:
+                shutil.rmtree(one)
+
+
+_SECONDS_OF_A_SAVE = 3600
+"""Seconds after which an incomplete folder is no longer being written."""
+
+
+def _aside(path: Path, ending: str) -> list[Path]:
+    """Return the temporary names beside a path that exist."""
+    return list(path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 12}.{ending}"))
 
 
 def recover(path: Path) -> None:
@@ -156,9 +169,8 @@ def recover(path: Path) -> None:
     """
     if path.exists() or path.is_symlink() or not path.name or not path.parent.is_dir():
         return
-    aside = list(path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 12}.replaced"))
     with suppress(OSError, ValueError):  # there is none, or the process that replaces the folder was quicker
-        max(aside, key=lambda one: one.stat().st_mtime_ns).rename(path)
+        max(_aside(path, "replaced"), key=lambda one: one.stat().st_mtime_ns).rename(path)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -15,6 +15,8 @@ import pytest
 
 from demur.columns import TableWarning
 from demur.deploy import Monitor, MonitoredTables, load
+from demur.errors import InputError
+from demur.tabular import fit_table
 
 
 def write_rows(path, n, *, seed, shift=0.0, labels=True):
@@ -182,6 +184,17 @@ def test_two_monitors_on_one_state_lose_no_row(folder, tmp_path):
         for one in both:
             one.join()
     assert Monitor.load(state).n_rows == 2500
+
+
+def test_a_state_of_another_model_is_refused_though_all_rows_were_counted(folder, tmp_path):
+    def monitored(model, state=tmp_path / "state.json"):
+        return MonitoredTables(state, model, lambda: Monitor.of_model(load(folder / "model")))
+
+    monitored(load(folder / "model")).watch(str(folder / "new.csv"))
+    rows = {"a": [1.0, 2.0] * 50, "b": [1.0, 3.0] * 50, "y": ["left", "right"] * 50}
+    other = fit_table(pyarrow.table(rows), "y", model="lr")
+    with pytest.raises(InputError, match="started for a model with other classes"):
+        monitored(other).watch(str(folder / "new.csv"))
 
 
 def test_the_audit_draws_other_positions_every_day_and_the_same_ones_again(demur, folder, tmp_path):

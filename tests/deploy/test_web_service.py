@@ -105,6 +105,17 @@ def test_unseen_categories_and_novel_rows_are_decided_as_by_the_model():
     assert found["reason"].startswith("novel: size")
 
 
+def test_a_number_as_a_frequent_category_of_many_may_be_written_with_a_point():
+    rng = np.random.default_rng(0)
+    kinds = np.array(["kind", "7", *(f"kind {number}" for number in range(400))])[rng.zipf(1.3, 2000) % 400]
+    columns = {"x": rng.normal(size=2000), "kind": kinds}
+    served = fit_table(pa.table({**columns, "y": np.where(kinds == "7", "a", "b")}), "y", model="lr")
+    assert served.schema.columns[1].other
+    for kind in ("7", "7.0", "8", "kind 1", "never seen"):
+        found = ask(create_app(served), {"row": {"x": 0.5, "kind": kind}}).json()["decisions"]
+        same(found, served.answers(pa.table({"x": [0.5], "kind": [kind]})).to_pylist())
+
+
 def test_a_cost_that_is_fixed_may_be_named_but_not_changed():
     served = model("ova+hin")
     application = create_app(served)
@@ -213,7 +224,7 @@ def test_a_defect_of_the_model_is_logged_and_the_service_lives(monkeypatch, capl
     served = create_app(model())
     with monkeypatch.context() as patched:
         patched.setattr(TableModel, "answers", broken)
-        patched.setattr(GraphModel, "decisions", broken)
+        patched.setattr(GraphModel, "decided", broken)
         failed = ask(served, good())
     assert failed.status_code == 500
     assert failed.json() == {"error": "the service failed on this request; its log has the reason."}
@@ -222,13 +233,18 @@ def test_a_defect_of_the_model_is_logged_and_the_service_lives(monkeypatch, capl
 
 
 def test_requests_that_arrive_together_are_decided_together(monkeypatch):
-    sizes, whole = [], GraphModel.decisions
-    monkeypatch.setattr(GraphModel, "decisions", lambda self, asked: sizes.append(len(asked)) or whole(self, asked))
+    sizes, whole = [], GraphModel.decided
+    monkeypatch.setattr(GraphModel, "decided", lambda self, codes: sizes.append(len(codes)) or whole(self, codes))
     rows = good(5)["rows"]
     questions = [{"row": rows[k % 5], "cost": cost} for k, cost in enumerate([None, 0.05, 0.3, 0.2] * 5)]
     odd = [{"row": good()["rows"][0] | {"size": 1e9}}, good(2, proba=True)]
     served = create_app(model())
-    answers = posts(served, *map(json.dumps, [*questions, *odd]))
+
+    async def soon(body):
+        await asyncio.sleep(0)  # as a body that comes from a network, after which others have begun
+        yield body
+
+    answers = posts(served, *(soon(json.dumps(one).encode()) for one in [*questions, *odd]))
     for question, answer in zip([*questions, *odd], answers, strict=True):
         same(answer.json()["decisions"], ask(served, question).json()["decisions"])
     assert max(sizes) > 5
@@ -574,7 +590,7 @@ def test_the_level_decides_what_is_logged(caplog, level, n_lines):
 
 def test_one_text_is_not_a_list_of_keys_or_hosts():
     for name in ("api_keys", "allowed_hosts"):
-        with pytest.raises(InputError, match="must be lists of texts"):
+        with pytest.raises(InputError, match="must be lists of strings"):
             create_app(model("lr"), **{name: "secret"})
 
 

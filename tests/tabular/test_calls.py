@@ -184,7 +184,7 @@ def test_a_saved_cascade_decides_and_serves_likewise(model, tmp_path):
     assert first["decisions"][0]["service"] == "small"
     assert (second["decisions"][0]["decision"], second["decisions"][0]["service"]) == ("ask", "large")
     assert "row 1 has the answer 'login' of 'small' but no confidence" in lost["error"]
-    assert "does not know this name" in unknown["error"]
+    assert "this name is unknown" in unknown["error"]
 
 
 def test_commands(folder):

@@ -12,7 +12,6 @@ from demur.errors import InputError
 
 if TYPE_CHECKING:
     from demur.deploy import Monitor, Reference
-    from demur.tabular import TableModel
 
 ALARMS = panel("Alarms")
 
@@ -86,7 +85,7 @@ def monitor(
     settings = {"max_risk": max_risk, "delta": delta, "audit": audit}
     given = {name: value for name, value in settings.items() if value is not None}
     tables = MonitoredTables(state, fitted, lambda: Monitor.of_model(fitted, known, **given))
-    _check_state(tables.monitor(), fitted, state, known, given)
+    _check_state(tables.monitor(), state, known, given)
     if reviewed:
         tables.review(data, delimiter=delimiter)
     else:
@@ -107,11 +106,8 @@ def monitor(
         raise typer.Exit(EXIT_ALARM)
 
 
-def _check_state(
-    found: "Monitor", model: "TableModel", state: Path, reference: "Reference | None", given: dict[str, float]
-) -> None:
-    """Raise an error if the state was begun with other settings, or for another model."""
-    found.check_model(model)
+def _check_state(found: "Monitor", state: Path, reference: "Reference | None", given: dict[str, float]) -> None:
+    """Raise an error if the state was begun with other settings or other reference rows."""
     for name, value in given.items():
         begun = getattr(found, name)
         if begun != value:

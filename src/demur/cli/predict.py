@@ -101,26 +101,30 @@ def predict(
     (notes if out == "-" else console).print(summary, markup=False, soft_wrap=True)
 
 
-_ASK_FOR_PANDAS = (
-    "sklearn.compose._column_transformer",
-    "sklearn.utils._mask",
-    "sklearn.utils._missing",
-    "sklearn.utils.fixes",
-    __name__,
-)
-"""Modules that import pandas, if it is installed, only to recognise its types."""
+_ASKED_FOR = {
+    "pandas": (
+        "lightgbm.compat",
+        "sklearn.compose._column_transformer",
+        "sklearn.utils._mask",
+        "sklearn.utils._missing",
+        "sklearn.utils.fixes",
+        __name__,
+    ),
+    "polars": ("catboost.core", "catboost.plot_helpers"),
+}
+"""Packages, and the modules that import them, if they are installed, only to recognise their types."""
 
 
-class _WithoutPandas:
-    """Import hook that lets the import of pandas fail in these modules."""
+class _WithoutFrames:
+    """Import hook that lets the import of these packages fail in these modules."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
-        if name == "pandas":
+        if name in _ASKED_FOR:
             importing = sys._getframe(1)
             while importing.f_globals["__name__"].startswith("importlib") and importing.f_back:
                 importing = importing.f_back
-            if importing.f_globals["__name__"] in _ASK_FOR_PANDAS:
+            if importing.f_globals["__name__"] in _ASKED_FOR[name]:
                 raise ModuleNotFoundError(name)
 
 
@@ -138,16 +142,17 @@ class _Postponed(ModuleType):
 def _import_scikit_learn() -> None:
     """Import scikit-learn and skops without modules that predictions do not use, which halves the time for one row.
 
-    scikit-learn imports scipy.stats and pandas, if it is installed, for a few functions. skops imports every module of
-    scikit-learn to list the estimators that it trusts; :mod:`demur.deploy.model_folder` recognises them by itself. Only
-    the program does this: in a process of the user's, skops would trust no estimator afterwards.
+    scikit-learn and LightGBM import pandas, if it is installed, and scikit-learn imports scipy.stats, for a few
+    functions. skops imports every module of scikit-learn to list the estimators that it trusts;
+    :mod:`demur.deploy.model_folder` recognises them by itself. Only the program does this: in a process of the user's,
+    skops would trust no estimator afterwards.
     """
     if "sklearn" in sys.modules:
         return
     import_module("scipy.special")
     for name in [name for name in sys.modules if name not in ("numpy", "scipy.special")]:
         sys.modules[name] = sys.modules.pop(name)  # skops looks for each function of these two in module after module
-    sys.meta_path.insert(0, _WithoutPandas)
+    sys.meta_path.insert(0, _WithoutFrames)
     sys.modules["scipy.stats"] = _Postponed("scipy.stats")
     try:
         library: Any = import_module("sklearn.utils")

@@ -18,16 +18,17 @@ from demur.array_types import AnyMapping, ByName
 from demur.columns import Column
 from demur.deploy.request_types import RequestError, column_array, request_table
 from demur.errors import InputError
+from demur.novelty import UNSEEN
 from demur.rules import chow_acceptance
 from demur.tabular import ANSWER_COLUMNS, TableModel
 from demur.tabular.review_queue import AUDIT, DECLINED, WHY, check_audit, draw_audit
 from demur.tabular.table_files import as_column
+from demur.tabular.table_model import top_scores
 
 _log = logging.getLogger("demur.deploy")
 
-Decision: TypeAlias = ByName
-Asked: TypeAlias = tuple[AnyMapping, AnyMapping]
-"""A row, and the request that contains it."""
+_Decided: TypeAlias = list[Any]
+"""First and second choice, rejection, confidence and probabilities of a row."""
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
@@ -69,7 +70,8 @@ class Answerer:
         self._about = {"name": str(model.facts.get("model", "model")), "target": model.target}
         self.metrics = ServiceMetrics(self._about["name"], model.target, len(model.classes))
         self._graph = GraphModel.of(model)
-        self._batch: tuple[list[Asked], list[Decision | None]] = [], []
+        self.n_open = 0  # requests to decide, also those whose body has not arrived
+        self._batch: tuple[list[list[float]], list[Any]] = [], []
 
     async def answer(self, question: AnyMapping) -> bytes:
         """Return the answer to a question that was checked, as JSON."""
@@ -92,48 +94,49 @@ class Answerer:
         self.metrics.count_decisions(decisions, n_audited)
         return answer
 
-    async def _decisions(self, question: AnyMapping) -> list[Decision]:
+    async def _decisions(self, question: AnyMapping) -> list[ByName]:
         rows, n_classes = question.get("rows") or [question["row"]], len(self.model.classes)
         if question.get("proba") and len(rows) * n_classes > _MOST_PROBA:
             problem = f"{len(rows):,} rows of {n_classes:,} classes have more than {_MOST_PROBA:,}"
             raise RequestError(f"{problem} probabilities: send the rows in several requests.", 413)
-        if self._graph is not None and len(rows) <= _MOST_TOGETHER and not question.get("why"):
-            found = await self._by_graph([(row, question) for row in rows])
-            if None not in found:
-                return found
+        graph, cost = self._graph, question.get("cost")
+        if graph is not None and len(rows) <= _MOST_TOGETHER and (cost is None or self.model.cost_adjustable):
+            codes = None if question.get("why") else graph.encoded(rows)
+            if codes and None not in (found := await self._by_graph(graph, codes)):
+                return [graph.decision(one, cost, question.get("proba")) for one in found]
         return await asyncio.to_thread(self._by_table, rows, question)
 
-    async def _by_graph(self, asked: list[Asked]) -> list[Any]:
+    async def _by_graph(self, graph: "GraphModel", codes: list[list[float]]) -> list[Any]:
         """Decide rows together with those of other requests that have arrived; None leaves one to the model."""
-        assert self._graph is not None
         waiting, found = batch = self._batch
         first = len(waiting)
-        waiting += asked
-        await asyncio.sleep(0)  # other requests add their rows, and the first that continues decides all of them
+        waiting += codes
+        if self.n_open > 1:
+            await asyncio.sleep(0)  # other requests add their rows, and the first that continues decides all of them
         if self._batch is batch:
             self._batch = [], []
             try:
-                found += self._graph.decisions(waiting)
+                found += graph.decided(waiting)
             except Exception:  # one of the rows failed: the model itself decides each request
                 found += [None] * len(waiting)
-        return found[first : first + len(asked)]
+        return found[first : first + len(codes)]
 
-    def _by_table(self, rows: list[AnyMapping], question: AnyMapping) -> list[Decision]:
+    def _by_table(self, rows: list[AnyMapping], question: AnyMapping) -> list[ByName]:
         """Decide with the model itself."""
         table, cost, proba = request_table(self.model, rows), question.get("cost"), question.get("proba")
         answers = self.model.answers(table, cost, proba=bool(proba), prices=question.get("prices"), where="the request")
-        decisions: list[Decision] = answers.to_pylist()
+        decisions: list[ByName] = answers.to_pylist()
         if proba:
-            names = list(zip(self.model.classes.tolist(), self.model.proba_columns, strict=True))
+            names, columns = self.model.classes.tolist(), self.model.proba_columns
             for one in decisions:
-                one["proba"] = {name: one.pop(column) for name, column in names}
+                one["proba"] = dict(zip(names, map(one.pop, columns), strict=True))
         if question.get("why"):
             found = self.model.because(table, [_is_rejected(one) for one in decisions], cost)
             for one, because in zip(decisions, found, strict=True):
                 one["because"] = because
         return decisions
 
-    def _draw(self, decisions: list[Decision]) -> int:
+    def _draw(self, decisions: list[ByName]) -> int:
         """Mark each decision that is to be reviewed with the reason, and return how many were drawn."""
         drawn = draw_audit([_is_rejected(one) for one in decisions], self.audit, self._rng)
         for one, audited in zip(decisions, drawn.tolist(), strict=True):
@@ -156,23 +159,19 @@ class GraphModel:
     """
 
     def __init__(self, model: TableModel) -> None:
-        import onnxruntime
-
-        from demur.deploy.onnx.onnx_export import codes_graph
+        from demur.deploy.onnx.onnx_export import class_values, onnx_model
+        from demur.deploy.onnx.onnx_graph import session
 
         self.model = model
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # threads that share the work of a few rows take longer
-        options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(codes_graph(model).SerializeToString(), options)
+        self._session = session(onnx_model(model.classifier).SerializeToString())
         self._encoders = [(column.name, _encoder(column)) for column in model.schema.columns]
         self._classes = as_column(model.classes, model.label_type).to_pylist()
-        self._names: list[str] = model.classes.tolist()
+        self._number = {name: k for k, name in enumerate(class_values(model.classifier).tolist())}
 
     @classmethod
     def of(cls, model: TableModel) -> "GraphModel | None":
         """Return the model, or None for one that cannot be exported."""
-        if model.reads != "codes" or model.asks_experts or not model.has_proba:
+        if model.reads != "codes" or model.schema.text.any() or model.asks_experts or not model.has_proba:
             return None
         if getattr(model.classifier, "known_rows_", None) is not None:  # no graph detects novel rows
             return None
@@ -181,55 +180,55 @@ class GraphModel:
         except (ImportError, ValueError):  # no ONNX Runtime, or no ONNX form
             return None
 
-    def decisions(self, asked: Sequence[Asked]) -> list[Decision | None]:
-        """Return the decision of each row, or None where the model itself has to decide.
-
-        The model decides novel rows and new categories, whose reason names columns, and requests with a cost if the
-        cost is fixed.
-        """
-        found: list[Decision | None] = [None] * len(asked)
-        encoded = {k: codes for k, one in enumerate(asked) if (codes := self._encoded(*one)) is not None}
-        if not encoded:
-            return found
-        rows, novelty = np.array(list(encoded.values())), self.model.novelty
-        label, reject, confidence, proba = self._session.run(None, {"features": rows})
-        novel = [False] * len(rows) if novelty is None else novelty.novel(rows)
-        likely = proba.copy()
-        likely[np.arange(len(rows)), label] = -1.0
-        columns = (label.tolist(), reject.tolist(), confidence.tolist(), likely.argmax(axis=1).tolist())
-        for k, row, is_novel, first, rejected, sure, second in zip(encoded, proba, novel, *columns, strict=True):
-            if is_novel:
-                continue
-            if not self.model.cost_adjustable:
-                sure = float(row[first])  # where the rule compares another number
-            elif (cost := asked[k][1].get("cost")) is not None:
-                rejected = not chow_acceptance(sure, cost) > 0
-            one, other = self._classes[first], self._classes[second]
-            values = (None if rejected else one, rejected, sure, one, other, "ambiguous" if rejected else None)
-            found[k] = decision = dict(zip(ANSWER_COLUMNS, values, strict=True))
-            if asked[k][1].get("proba"):
-                decision["proba"] = dict(zip(self._names, row.tolist(), strict=True))
-        return found
-
-    def _encoded(self, row: AnyMapping, question: AnyMapping) -> list[float] | None:
-        if question.get("cost") is not None and not self.model.cost_adjustable:
-            return None
+    def encoded(self, rows: Sequence[AnyMapping]) -> list[list[float]] | None:
+        """Return the codes of rows; None if a category is new, which the reason of the model itself names."""
         try:
-            return [math.nan if row[name] is None else encode(row[name]) for name, encode in self._encoders]
-        except KeyError:  # a new category
+            return [
+                [math.nan if row[name] is None else encode(row[name]) for name, encode in self._encoders]
+                for row in rows
+            ]
+        except KeyError:
             return None
+
+    def decided(self, codes: list[list[float]]) -> list[_Decided | None]:
+        """Decide rows given by their codes; None for a novel row, whose reason names columns as well."""
+        rows, novelty = np.array(codes), self.model.novelty
+        names, reject, confidence, proba = self._session.run(None, {"features": rows})
+        label = [self._number[name] for name in names.tolist()]
+        top = top_scores(proba, np.array(label))
+        if not self.model.cost_adjustable:  # where the rule compares another number
+            confidence = top[:, 0]
+        novel = [False] * len(rows) if novelty is None else novelty.novel(rows)
+        columns = label, top[:, 1].astype(int).tolist(), reject.tolist(), confidence.tolist(), proba
+        return [None if is_novel else one for is_novel, *one in zip(novel, *columns, strict=True)]
+
+    def decision(self, decided: _Decided, cost: float | None, proba: bool | None) -> ByName:
+        """Return the decision for a row at the cost of its request."""
+        label, second, rejected, confidence, likely = decided
+        if cost is not None:
+            rejected = not chow_acceptance(confidence, cost) > 0
+        first = self._classes[label]
+        values = (None if rejected else first, rejected, confidence, first, self._classes[second])
+        decision = dict(zip(ANSWER_COLUMNS, (*values, "ambiguous" if rejected else None), strict=True))
+        if proba:
+            decision["proba"] = dict(zip(self.model.classes.tolist(), likely.tolist(), strict=True))
+        return decision
 
 
 def _encoder(column: Column) -> Callable[[Any], float]:
     """Return the function from a value of a request to its code, as :meth:`Column.encode` makes it."""
-    if column.kind == "category":
-        codes = {text: float(code) for code, text in enumerate(column.categories)}
-        if column.other:
-            return lambda value: codes.get(str(value), float(len(codes)))
-        return lambda value: codes[str(value)]
     if column.kind in ("number", "boolean"):
         return float
-    return lambda value: float(column.encode(column_array(column, [value]), "the request")[0])
+    codes = {text: float(code) for code, text in enumerate(column.categories)}
+
+    def encode(value: Any) -> float:
+        if (code := codes.get(str(value))) is None:
+            code = float(column.encode(column_array(column, [value]), "the request", UNSEEN)[0])
+            if column.kind == "category" and code == UNSEEN:
+                raise KeyError(value)
+        return code
+
+    return encode
 
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -34,7 +34,6 @@ from sklearn.frozen import FrozenEstimator
 
 from demur import __version__, losses, margins, rules
 from demur.array_types import AnyMapping, ByName, Estimator, FilePath
-from demur.columns.schema import Column
 from demur.errors import InputError, MissingExtraError, UserError, one_line
 from demur.estimators.boosted_trees import LIBRARIES, BoostedTrees
 from demur.estimators.torch_classifier import TorchClassifier
@@ -195,7 +194,12 @@ def _predict_dummy_row(model: Any) -> None:
     shape = getattr(getattr(model, "estimator_", model), "input_shape_", (width,))  # a network may take images
     row: Any
     if isinstance(model, TableModel):
-        row = pa.table({column.name: _dummy_value(column) for column in model.schema.columns})
+        row = pa.table(
+            {
+                one.name: [one.decode(0.0)] if one.kind in ("category", "text") else pa.array([0]).cast(one.arrow_type)
+                for one in model.schema.columns
+            }
+        )
     elif shape[0] is None:
         row = ["text"]
     else:
@@ -209,12 +213,6 @@ def _predict_dummy_row(model: Any) -> None:
         found = model.decide(row).confidence if hasattr(model, "decide") else model.predict_proba(row)
     if len(found) != 1 or not np.isfinite(found).all():
         raise ModelFileError("its prediction for a dummy row is not a finite number; fit and save it again.")
-
-
-def _dummy_value(column: Column) -> pa.Array:
-    if column.kind in ("category", "text"):
-        return pa.array(column.categories[:1] or ["text" if column.kind == "text" else None], pa.string())
-    return pa.array([0], pa.int64()).cast(column.arrow_type)
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:

@@ -57,7 +57,9 @@ class MonitoredTables:
 
     def monitor(self) -> Monitor:
         """Return the monitor in the state file, or a new one."""
-        return Monitor.load(self.state) if self.state.exists() else self._begin()
+        found = Monitor.load(self.state) if self.state.exists() else self._begin()
+        found.check_model(self.model)
+        return found
 
     @contextmanager
     def update(self) -> Iterator[Monitor]:

@@ -188,7 +188,7 @@ def sentence(error: AnyMapping) -> str:
         advice = 'send {"row": {...}} or {"rows": [...]}' if place == "'rows'" else "give null where it is not known"
         return f"{place}: a value is required; {advice}."
     if error["type"] == "extra_forbidden":
-        return f"{place}: the model does not know this name; see /openapi.json for those that it takes."
+        return f"{place}: this name is unknown; see /openapi.json for the names that the model takes."
     given = error["input"]
     got = f", got {shown(given)}" if isinstance(given, (str, bool, int, float)) and len(str(given)) < 1000 else ""
     return f"{place}: {words[:1].lower()}{words[1:]}{got}."
@@ -197,8 +197,7 @@ def sentence(error: AnyMapping) -> str:
 def request_table(model: TableModel, rows: Sequence[AnyMapping]) -> pa.Table:
     """Return the rows of a request that was checked as the table that the model decides on."""
     columns = model.schema.columns
-    arrays = [column_array(column, [row.get(column.name) for row in rows]) for column in columns]
-    return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+    return pa.table({one.name: column_array(one, [row.get(one.name) for row in rows]) for one in columns})
 
 
 def column_array(column: Column, values: Sequence[Any]) -> pa.Array:

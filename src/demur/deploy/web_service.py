@@ -117,7 +117,7 @@ def create_app(
     "row 1, column 'size': input should be a valid number, got 'big'."
     """
     if isinstance(api_keys, str) or isinstance(allowed_hosts, str):
-        raise InputError("api_keys and allowed_hosts must be lists of texts: put one text into a list.")
+        raise InputError("api_keys and allowed_hosts must be lists of strings: put a single string into a list.")
     answerer = Answerer(model, audit)
     app = FastAPI(
         title=f"demur: {model.target}",
@@ -169,11 +169,14 @@ def _add_decide(
     @app.post("/decide", summary=f"Decide {model.target} for one row or many", dependencies=keyed,
               response_model=answer, responses=responses, openapi_extra={"requestBody": body})  # fmt: skip
     async def decide(request: Request) -> Response:
+        answerer.n_open += 1
         try:
             asked = questions.validate_json(await read_body(request))
+            return Response(await answerer.answer(asked), media_type="application/json")
         except ValidationError as error:
             raise RequestError(sentence(error.errors(include_url=False)[0])) from None
-        return Response(await answerer.answer(asked), media_type="application/json")
+        finally:
+            answerer.n_open -= 1
 
     return types
 
@@ -293,7 +296,8 @@ def _host_pattern(name: str) -> str:
     with suppress(ValueError):
         return f"[{IPv6Address(name.strip('[]'))}]"
     if not re.fullmatch(r"\*|(\*\.)?[^*/:@]+", name):
-        raise InputError(f"{name!r} is not a host name: leave out scheme and port; * may only come first, *.a.org.")
+        advice = "leave out scheme and port; * is allowed only at the start, as in *.a.org"
+        raise InputError(f"{name!r} is not a host name: {advice}.")
     return name
 
 

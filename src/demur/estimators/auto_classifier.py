@@ -373,7 +373,7 @@ class AutoClassifier(ProbabilityClassifier):
 
     def predict_proba(self, X: Features) -> Floats:
         """Return the calibrated probabilities of the blend."""
-        return self.predict_with_points(X)[0]
+        return self._blended(X)[0]
 
     def predict_with_points(self, X: Features) -> tuple[Floats, Floats, Floats | None, Any]:
         """Return the probabilities, the points whose distances compare rows, and for text a score and the n-grams.
@@ -381,24 +381,29 @@ class AutoClassifier(ProbabilityClassifier):
         The points are the embeddings of the texts, without embeddings their SVD, or else all columns on one scale. The
         score is the largest one-versus-rest score of the candidate "text"; None where that is not in the blend.
         """
-        check_is_fitted(self)
-        encoded = self.encoding_.encode(self, X)
-        matrix = encoded.matrix
-        if not len(matrix):
-            return np.empty((0, len(self.classes_))), np.empty((0, 1)), None, None
-        views = self._views(encoded, set(self.views_))
-        starts = range(0, len(matrix), _ROWS_AT_A_TIME)
-        pieces = [{name: rows[start : start + _ROWS_AT_A_TIME] for name, rows in views.items()} for start in starts]
-        mixture = np.concatenate(on_workers(self._mixture, pieces)) if len(pieces) > 1 else self._mixture(views)
-        proba = np.asarray(self.scaling_.transform(mixture), dtype=np.float64)
+        proba, encoded, views = self._blended(X)
+        if not len(proba):
+            return proba, np.empty((0, 1)), None, None
         if encoded.texts is None:
             return proba, (views if "dense" in views else self._views(encoded, {"dense"}))["dense"], None, None
         linear = next((model for model, view in zip(self.models_, self.views_, strict=True) if view == "text"), None)
         top = None if linear is None else top_score(linear, views["text"])
         dense = self.encoding_.dense_text
         assert dense is not None
-        points = matrix[:, self.encoding_.n_other + (0 if dense.embeddings is None else dense.axes.shape[1]) :]
+        points = encoded.matrix[:, self.encoding_.n_other + (0 if dense.embeddings is None else dense.axes.shape[1]) :]
         return proba, points, top, encoded.ngrams
+
+    def _blended(self, X: Features) -> tuple[Floats, Encoded, dict[str, Any]]:
+        """Return the probabilities, the table as a matrix, and the views of it that the members read."""
+        check_is_fitted(self)
+        encoded = self.encoding_.encode(self, X)
+        if not len(encoded.matrix):
+            return np.empty((0, len(self.classes_))), encoded, {}
+        views = self._views(encoded, set(self.views_))
+        starts = range(0, len(encoded.matrix), _ROWS_AT_A_TIME)
+        pieces = [{name: rows[start : start + _ROWS_AT_A_TIME] for name, rows in views.items()} for start in starts]
+        mixture = np.concatenate(on_workers(self._mixture, pieces)) if len(pieces) > 1 else self._mixture(views)
+        return np.asarray(self.scaling_.transform(mixture), dtype=np.float64), encoded, views
 
     def _mixture(self, views: dict[str, Any]) -> Floats:
         every = np.arange(len(self.classes_))

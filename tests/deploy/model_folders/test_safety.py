@@ -11,6 +11,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import service_samples
 import skops.io
 import torch
 from sklearn.datasets import load_iris
@@ -189,6 +190,11 @@ def test_a_model_with_weights_that_are_not_numbers_is_one_error(tmp_path):
         name = coefficients(json.loads(archive.read("schema.json")))
     forge_schema(tmp_path / "model", files={name: written.getvalue()})
     assert_one_sentence(tmp_path / "model", "fails on a dummy row")
+
+
+def test_every_kind_of_column_has_a_value_for_the_dummy_row(tmp_path):
+    save(service_samples.model(), tmp_path / "model")
+    assert json.loads((tmp_path / "model" / "model.json").read_text())["predicts_dummy_row"]
 
 
 def test_what_has_no_dummy_row_is_loaded_all_the_same(tmp_path):

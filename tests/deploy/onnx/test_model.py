@@ -13,6 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from demur import RejectClassifier, RejectOption, __version__
 from demur.deploy.onnx import ExportError, compare_onnx, export_onnx, onnx_model
+from demur.deploy.onnx.onnx_export import _distance
 
 from .running import run, session
 
@@ -22,6 +23,12 @@ X, Y = load_wine(return_X_y=True)
 @pytest.fixture(scope="module")
 def model():
     return RejectOption(GaussianNB(), cost=0.05, cv=3).fit(X, Y)
+
+
+def test_a_number_that_is_missing_on_one_side_is_a_difference():
+    gap = np.array([np.nan, 0.5])
+    assert _distance(gap, gap) == 0
+    assert _distance(gap, np.array([0.5, 0.5])) == np.inf
 
 
 def test_the_graph_says_what_it_is(model):

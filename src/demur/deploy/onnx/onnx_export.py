@@ -17,7 +17,7 @@ from demur.array_types import AnyArray, Estimator, FilePath
 from demur.columns import Schema, as_table
 from demur.columns.schema import LARGEST, Column, as_type
 from demur.deploy.onnx.classifier_graphs import network_decision, option_proba
-from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, Operand, require
+from demur.deploy.onnx.onnx_graph import DOMAIN_ML, ExportError, Graph, Operand, require, session
 from demur.estimators import RejectClassifier, RejectOption
 from demur.rules import Chow, CostMatrix, Relinked, ThresholdRule
 from demur.tabular import TableModel
@@ -237,15 +237,6 @@ def _refuse_text_and_scope(classifier: Estimator, schema: Schema | None) -> None
         )
 
 
-def codes_graph(model: TableModel) -> Any:
-    """Return a graph from the codes of a table's columns to decisions, with class numbers as labels."""
-    _refuse_text_and_scope(model.classifier, model.schema)
-    graph = Graph()
-    X = graph.input(FEATURES, np.float64, ["rows", len(model.schema.columns)])
-    _declare_outputs(graph, X, model.classifier, np.arange(len(model.classes)))
-    return graph.model("", {})
-
-
 def _features(graph: Graph, model: Estimator, classifier: Estimator, schema: Schema | None) -> str:
     """Declare the inputs and return the features that the classifier takes."""
     if schema is None:
@@ -398,12 +389,7 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
     >>> compare_onnx(model, onnx_model(model), [[0.4], [0.55], [0.9]]).decisions_agree
     True
     """
-    runtime = require("onnxruntime")
-    options = runtime.SessionOptions()
-    options.log_severity_level = 3  # it warns of every optional input
-    content = exported.SerializeToString() if hasattr(exported, "SerializeToString") else os.fspath(exported)
-    session = runtime.InferenceSession(content, options)
-    names = [output.name for output in session.get_outputs()]
+    ready = session(exported.SerializeToString() if hasattr(exported, "SerializeToString") else os.fspath(exported))
     given = onnx_inputs(model, rows) | ({} if cost is None else {"cost": np.array(float(cost))})
     if isinstance(model, TableModel):
         model = replace(model, novelty=None)
@@ -411,7 +397,7 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
         model = copy(model).set_params(novelty=None)
         model.rule_novelty_ = None  # the graph decides by the rule alone
     decision, classes, off = model.decide(rows, cost), class_values(model), 0.0
-    label, reject, confidence, *rest = session.run(names, given)
+    label, reject, confidence, *rest = ready.run(None, given)
     is_close = np.abs(decision.acceptance) <= TOLERANCE
     if rest:
         own = np.asarray(model.predict_proba(rows), dtype=np.float64)
@@ -422,4 +408,6 @@ def compare_onnx(model: Estimator, exported: Any, rows: Any, cost: float | None 
 
 
 def _distance(one: AnyArray, other: AnyArray) -> float:
-    return float(np.nanmax(np.abs(one - other), initial=0.0))
+    """Return the largest difference: none where both are NaN, infinite where one is."""
+    off = np.where(np.isnan(one) & np.isnan(other), 0.0, np.abs(one - other))
+    return float(np.nan_to_num(off, nan=np.inf).max(initial=0.0))

@@ -50,6 +50,15 @@ def require(package: str) -> Any:
         raise MissingExtraError(f"this needs the package {package}; install it with: pip install demur[onnx]") from None
 
 
+def session(content: str | bytes) -> Any:
+    """Return a graph, given its path or its bytes, ready to run."""
+    runtime = require("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1  # threads that share the work of a few rows take longer
+    options.log_severity_level = 3  # it warns of every optional input
+    return runtime.InferenceSession(content, options)
+
+
 def translated(module: torch.nn.Module, examples: tuple[torch.Tensor, ...]) -> Any:
     """Return a module as an ONNX model, by torch; the first axis of each input may have another size when it runs."""
     onnx, names = require("onnx"), [f"x{number}" for number in range(len(examples))]
