@@ -147,7 +147,9 @@ class Decision(Generic[Array]):
         answers: AnyArray = np.asarray(classes)[decision.label]
         is_text = [array.dtype.kind in "US" for array in (answers, np.asarray(reject_label))]
         if is_text[0] == is_text[1] and answers.dtype != bool and reject_label is not None:
-            return np.where(decision.reject, np.asarray(reject_label), answers)
+            joined = np.where(decision.reject, np.asarray(reject_label), answers)
+            if answers.dtype.kind not in "iu" or (joined.astype(answers.dtype) == answers)[~decision.reject].all():
+                return joined  # as floats, large integers would become others
         answers = answers.astype(object)  # NumPy would turn a -1 among names into the name "-1"
         answers[decision.reject] = reject_label
         return answers

@@ -369,26 +369,27 @@ class AutoClassifier(ProbabilityClassifier):
 
     def predict_proba(self, X: Features) -> Floats:
         """Return the calibrated probabilities of the blend."""
-        return self.predict_with_points(X)[0]
+        return self.predict_with_points(X, wanted=False)[0]
 
-    def predict_with_points(self, X: Features) -> tuple[Floats, Floats, Floats | None, Any]:
+    def predict_with_points(self, X: Features, *, wanted: bool = True) -> tuple[Floats, Any, Floats | None, Any]:
         """Return the probabilities, the points whose distances compare rows, and for text a score and the n-grams.
 
         The points are the embeddings of the texts, without embeddings their SVD, or else all columns on one scale. The
-        score is the largest one-versus-rest score of the candidate "text"; None where that is not in the blend.
+        score is the largest one-versus-rest score of the candidate "text"; None where that is not in the blend. If the
+        points are not ``wanted``, they may be None.
         """
         check_is_fitted(self)
         encoded = self.encoding_.encode(self, X)
         matrix = encoded.matrix
         if not len(matrix):
             return np.empty((0, len(self.classes_))), np.empty((0, 1)), None, None
-        views = self._views(encoded, set(self.views_))
+        views = self._views(encoded, {*self.views_, "dense"} if wanted and encoded.texts is None else {*self.views_})
         starts = range(0, len(matrix), _ROWS_AT_A_TIME)
         pieces = [{name: rows[start : start + _ROWS_AT_A_TIME] for name, rows in views.items()} for start in starts]
         mixture = np.concatenate(on_workers(self._mixture, pieces)) if len(pieces) > 1 else self._mixture(views)
         proba = np.asarray(self.scaling_.transform(mixture), dtype=np.float64)
         if encoded.texts is None:
-            return proba, (views if "dense" in views else self._views(encoded, {"dense"}))["dense"], None, None
+            return proba, views.get("dense"), None, None
         linear = next((model for model, view in zip(self.models_, self.views_, strict=True) if view == "text"), None)
         top = None if linear is None else top_score(linear, views["text"])
         dense = self.encoding_.dense_text

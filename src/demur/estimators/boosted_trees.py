@@ -93,7 +93,8 @@ class BoostedTrees(ProbabilityClassifier):
         model = getattr(import_module(self.library), library.classifier)(**{**library.quiet, **given})
         names = ("iterations", "n_estimators", "num_trees")
         wanted = int(next((given[name] for name in names if given.get(name)), library.n_trees))
-        watch = _Watch(left, max(1, round(at_most * wanted)), at_least * wanted)
+        # the number of trees has more names, and the library knows when all are trained
+        watch = _Watch(left, max(1, round(at_most * wanted)) if at_most < 1 else np.inf, at_least * wanted)
         named = {"categorical_feature": list(self.categorical)} if self.categorical else {}
         library.fit(model, rows, codes, {"sample_weight": weight, **named}, watch)
         self._adopt(library.content(model), classes, rows.shape[1])
@@ -142,11 +143,11 @@ _TREES_OF_A_FORECAST = 5
 class _Watch:
     """Callback that stops training after a number of trees, or if the time is up or will not suffice."""
 
-    def __init__(self, left: Callable[[], float], most: int, least: float) -> None:
+    def __init__(self, left: Callable[[], float], most: float, least: float) -> None:
         self.left, self.most, self.least = left, most, least
-        self.start, self.done = left(), 0
+        self.start, self.done = left(), 0.0
 
-    def over(self, done: int) -> bool:
+    def over(self, done: float) -> bool:
         self.done, left = done, self.left()
         if done >= self.most or left <= 0:
             return True

@@ -90,7 +90,7 @@ class CandidateModel:
     key : str
         Short name.
     least : float
-        Least share of its training that must fit into the time budget; otherwise it is left out.
+        Smallest share of its training that must fit into the time budget; with less, the candidate is left out.
     library : str, optional
         Optional package that it needs.
     """
@@ -152,16 +152,14 @@ _ITERATIONS = 100
 _EPOCHS, _TEXT_EPOCHS = 100, 40
 """Number of epochs of networks (the recipe has 64); on a dense view of text, more epochs do not improve the result."""
 _FEW_ROWS, _VERY_FEW_ROWS = 5_000, 1_000
-"""Rows up to which two, and three, networks are trained for each fold: they differ more, and take less time."""
+"""Up to so many training rows, each fold gets two networks, or three: with few rows, networks differ more and train
+faster."""
 
 _RARE = 20
 """Number of rows of the smallest class below which gradient boosting gets a penalty on the values of its leaves."""
 
 _ROWS_FOR_THREADS = 50_000
 """Number of rows from which a fit is faster with several threads than with one."""
-
-_SLICE = 1 / 4
-"""Largest share of the remaining time for the fit of one fold in the race; the model of text may take more."""
 
 
 def _networks(task: Task) -> RejectClassifier:
@@ -273,7 +271,7 @@ def fit_in_pieces(
         Largest share of the training: that of the cross-fitted models, whose temperature was chosen for it. Boosting
         becomes more confident with more training.
     at_least : float
-        Least share of the training: it ends early if the time will not suffice for this share.
+        Smallest share of the training that is useful: the fit ends early if the time will not suffice for it.
 
     Examples
     --------
@@ -457,11 +455,15 @@ _MANY_ROWS = 50_000
 _PROBE_SHARE = 0.1
 """Share of the fit's time for this measurement."""
 
+_ENOUGH_HELD_OUT = 1_000
+"""Number of held-out rows below which the weights and temperatures vary so much that candidates are left out instead, to
+have time for more folds."""
+
 _FIRST_EPOCHS = 3
 """Number of epochs of all networks after which the remaining time is predicted."""
 
 _OF_ALL_ROWS = 1.3
-"""Ratio of the time of a fit on all rows to that of a fold, at most."""
+"""Upper bound for the ratio of the time of a fit on all rows to that of a fit on one fold."""
 
 _SECONDS_FOR_NETWORKS = 4.0
 """Least time in seconds for networks: the import of torch takes about two seconds."""
@@ -507,9 +509,9 @@ def _trained_networks(
         if advance is not None:
             advance(100 * steps / (n_members * recipe.epochs), candidate.name)
 
+    data = FoldData(rows, folds, pieces=bool(task.categorical.any()))  # which imports torch, before the time starts
     deadline = None if seconds is None else time.monotonic() + seconds
     train = train_for_tables(model.embeddings, recipe=recipe, deadline=deadline, progress=progress)
-    data = FoldData(rows, folds, pieces=bool(task.categorical.any()))
     found = fit_fold_networks(data, grid_of("ce", n_classes, 0.02, 0.2), seeds.tolist(), n_classes, 0.2, train)
     run = cast(TabularTraining, found.run)
     done = recipe.epochs if run.complete else float(np.isfinite(run.training_loss).sum(1).mean())
@@ -548,6 +550,7 @@ class CandidateSearch:
         self.codes, self.y, self.weight, self.task = rows.X, rows.y, rows.weight, task
         self._budget, self._clock, self._advance = budget, clock, advance
         self.folds = usable_folds(folds, rows.y, rows.weight, at_least_one=True)
+        self.n_needed = min(len(self.folds), -(-_ENOUGH_HELD_OUT // len(self.folds[0][1])))
         self.n_classes = int(self.y.max()) + 1
         self.rejected: list[Tried] = []
         self._dense_of_fold: dict[int, Any] = {}
@@ -565,15 +568,18 @@ class CandidateSearch:
         networks = [one for one in wanted if one.is_network]
         fitted = self._race([one for one in wanted if not one.is_network])
         costs = self._costs(networks, fitted)
-        if self._n_affordable(fitted, costs) < len(self.folds) and len(fitted) > 1:
+        if fitted and self._n_affordable(fitted, costs) < len(self.folds):
             shares = self._weights(fitted, 1)
             self.rejected += [one.report(0.0) for one, share in zip(fitted, shares, strict=True) if not share]
-            fitted = [one for one, share in zip(fitted, shares, strict=True) if share]
-        if self._n_affordable(fitted, costs) < 1 and len(costs) > 1:
-            cheapest = min(costs, key=lambda one: costs[one])
-            costs = {cheapest: costs[cheapest]}
-        if any(self._n_affordable(fitted, costs) < one.least for one in costs) and fitted:
-            costs = {}
+            useful = [one for one, share in zip(fitted, shares, strict=True) if share]
+            fitted = self._without_slow(useful, 2 * self.n_needed)  # which leaves half of the time to networks
+            while costs:  # two kinds of networks only where there is time for enough folds
+                enough = self.n_needed if len(costs) > 1 else next(iter(costs)).least
+                if self._n_affordable(fitted, costs) >= enough:
+                    break
+                del costs[max(costs, key=lambda one: costs[one])]
+            if not costs:
+                fitted = self._without_slow(useful, self.n_needed)
         del self.folds[max(1, int(self._n_affordable(fitted, costs))) :]
         self._fit_other_folds(fitted)
         for candidate in tuple(costs):
@@ -592,13 +598,29 @@ class CandidateSearch:
         return _OF_ALL_ROWS * max(sum(each) / self._n_workers, *each, 0.0)
 
     def _n_affordable(self, fitted: Sequence[CrossFitted], costs: ByCandidate) -> float:
-        """Return how many folds there is time for; the first of those that are fitted is done."""
+        """Return how many folds there is time for, even more than there are; the first of those fitted is done."""
         done = sum(one.last_fit for one in fitted) / self._n_workers
         each = done + sum(costs.values()) / len(self.folds)
-        return min((self._left() - self._reserved(fitted) + done) / max(each, 1e-9), len(self.folds))
+        return (self._left() - self._reserved(fitted) + done) / max(each, 1e-9)
+
+    def _without_slow(self, fitted: Sequence[CrossFitted], n_folds: int) -> list[CrossFitted]:
+        """Return the candidates without those of least use for their time, so that there is time for so many folds."""
+        kept = list(fitted)
+        weight = self.held_out(1)[1]
+
+        def log_loss(members: Sequence[CrossFitted]) -> float:
+            columns = np.array([one.true_class for one in members])
+            mixture = np.array(mixture_weights(columns, weight)) @ columns
+            return float(-np.average(np.log(np.maximum(mixture, _SMALLEST)), weights=weight))
+
+        while len(kept) > 1 and self._n_affordable(kept, {}) < n_folds:
+            without = {one: [other for other in kept if other is not one] for one in kept}
+            kept = without[min(kept, key=lambda one: (log_loss(without[one]) - log_loss(kept)) / one.last_fit)]
+        return kept
 
     def _race(self, candidates: Sequence[CandidateModel]) -> list[CrossFitted]:
         """Fit the first fold; return the candidates that got enough training, or else the first."""
+        slice_of_time = 1 / (3 + self.n_needed)
         raced: list[CrossFitted] = []
         for name in {one.library for one in candidates if one.library}:
             import_module(name)  # one thread must not see what another has only imported in part
@@ -606,7 +628,7 @@ class CandidateSearch:
         def race(candidate: CandidateModel) -> CrossFitted:
             one, seconds = CrossFitted(candidate), self._left() - self._reserved(raced)
             if seconds > 0 or candidate is candidates[0]:
-                share = 1 / (1 + _OF_ALL_ROWS) if candidate.view == "text" else _SLICE
+                share = 1 / (1 + _OF_ALL_ROWS) if candidate.view == "text" else slice_of_time
                 one.keep(*self._fit_fold(one, 0, share * seconds, candidate.least))
                 raced.append(one)
             self._advance(0, candidate.name)

@@ -149,12 +149,10 @@ def judged(entry: GridEntry, loss: Loss, members: Sequence[int], held_out: HeldO
     held_out : HeldOut
     cost : float
     """
-    if not members:
-        return Candidate(loss, entry.weight_decay, (), np.inf, np.nan, failed=True, log_loss=np.inf)
-    y, reject = held_out.y, held_out.reject
+    y, reject, weights = held_out.y, held_out.reject, held_out.weight
     if not len(y):
-        return Candidate(loss, entry.weight_decay, tuple(members), np.nan, np.nan, failed=False)
-    weights = held_out.weight
+        risk = np.nan if members else np.inf
+        return Candidate(loss, entry.weight_decay, tuple(members), risk, np.nan, failed=not members, log_loss=risk)
     wrong = weights @ (~reject & (held_out.label != y)) / weights.sum()
     rejected = weights @ reject / weights.sum()
     log_loss = None
