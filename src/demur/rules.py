@@ -148,8 +148,9 @@ class Decision(Generic[Array]):
         is_text = [array.dtype.kind in "US" for array in (answers, np.asarray(reject_label))]
         if is_text[0] == is_text[1] and answers.dtype != bool and reject_label is not None:
             joined = np.where(decision.reject, np.asarray(reject_label), answers)
-            if answers.dtype.kind not in "iu" or (joined.astype(answers.dtype) == answers)[~decision.reject].all():
-                return joined  # as floats, large integers would become others
+            known = np.asarray(classes).tolist() if answers.dtype.kind in "iu" and joined.dtype.kind == "f" else []
+            if all(int(float(one)) == one for one in known):  # as floats, large integers would become others
+                return joined
         answers = answers.astype(object)  # NumPy would turn a -1 among names into the name "-1"
         answers[decision.reject] = reject_label
         return answers

@@ -122,7 +122,7 @@ def dense_view(categorical: Mask, n_text: int = 0) -> Any:
     Additional columns indicate missing values; rare categories share a column. The last ``n_text`` columns, a dense
     view of text, are unchanged.
     """
-    numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
+    numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True), StandardScaler())
     return _view(categorical, numbers, n_text)
 
 
@@ -580,7 +580,7 @@ class CandidateSearch:
                 del costs[max(costs, key=lambda one: costs[one])]
             if not costs:
                 fitted = self._without_slow(useful, self.n_needed)
-        del self.folds[max(1, int(self._n_affordable(fitted, costs))) :]
+        del self.folds[int(np.clip(self._n_affordable(fitted, costs), 1, len(self.folds))) :]
         self._fit_other_folds(fitted)
         for candidate in tuple(costs):
             seconds = (self._left() - self._reserved(fitted)) / sum(costs.values())
