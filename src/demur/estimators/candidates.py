@@ -84,7 +84,7 @@ class CandidateModel:
     view : {"codes", "dense", "numbers", "text"}
         The input: "codes" of categories with missing values for trees; "dense", imputed numbers on one scale, for
         linear models and CatBoost; "numbers", indicators of categories with missing values, for networks, which scale
-        and impute themselves; "text", n-grams with the "dense" numbers of the other columns beside them.
+        and impute themselves, and which are trained as one stack for all folds and used as an ensemble; "text", n-grams with the "dense" numbers of the other columns beside them.
     make : callable
         Makes an unfitted classifier from a :class:`Task`.
     key : str
@@ -101,11 +101,6 @@ class CandidateModel:
     key: str
     least: float = 0.4
     library: str | None = None
-
-    @property
-    def is_network(self) -> bool:
-        """Whether the networks of all folds are trained as one stack and used as an ensemble."""
-        return self.view == "numbers"
 
     @property
     def is_installed(self) -> bool:
@@ -475,9 +470,9 @@ def _fitted(
     X: Features,
     y: Ints,
     weight: Floats | None,
-    seconds: float,
-    at_most: float,
-    at_least: float,
+    seconds: float = np.inf,
+    at_most: float = 1.0,
+    at_least: float = 0.0,
 ) -> tuple[Any, float, float]:
     """Fit a new model; return it, the share of the training that was done, and the time it took."""
     clock, model = BusyClock(), candidate.make(task)
@@ -563,10 +558,13 @@ class CandidateSearch:
         rows = np.concatenate([test for _, test in self.folds[:n_folds]])
         return rows, None if self.weight is None else self.weight[rows]
 
-    def run(self, wanted: Sequence[CandidateModel]) -> list[CrossFitted]:
-        """Cross-fit the candidates that there is time for, at least one; ``folds`` are then those that were used."""
-        networks = [one for one in wanted if one.is_network]
-        fitted = self._race([one for one in wanted if not one.is_network])
+    def run(self, wanted: Sequence[CandidateModel]) -> tuple[list[CrossFitted], tuple[float, ...]]:
+        """Cross-fit the candidates that there is time for, at least one; return them and their weights.
+
+        ``folds`` are then those that were used.
+        """
+        networks = [one for one in wanted if one.view == "numbers"]
+        fitted = self._race([one for one in wanted if one not in networks])
         costs = self._costs(networks, fitted)
         if fitted and self._n_affordable(fitted, costs) < len(self.folds):
             shares = self._weights(fitted, 1)
@@ -586,8 +584,7 @@ class CandidateSearch:
             seconds = (self._left() - self._reserved(fitted)) / sum(costs.values())
             fitted.append(self._fit_networks(candidate, costs.pop(candidate) * seconds))
         fitted = [one for one in fitted if one.is_worth_it] or fitted[:1]
-        self._weights(fitted)
-        return fitted
+        return fitted, self._weights(fitted)
 
     def _left(self) -> float:
         return self._budget - self._clock()
@@ -679,7 +676,7 @@ class CandidateSearch:
             if one.model is not None:
                 return one.model
             rows = self._sample(np.arange(len(self.y)), one.share_of_rows)
-            model, _, seconds = self._fit(one.candidate, views[one.candidate.view][rows], rows, np.inf, one.trained)
+            model, _, seconds = self._fit(one.candidate, views[one.candidate.view][rows], rows, at_most=one.trained)
             one.seconds += seconds
             return model
 
@@ -691,27 +688,19 @@ class CandidateSearch:
         self._threads = max(1, spare)
         return on_workers(function, items, n_workers=self._n_workers)
 
-    def _fit(
-        self,
-        candidate: CandidateModel,
-        X: Features,
-        rows: Ints,
-        seconds: float = np.inf,
-        at_most: float = 1.0,
-        at_least: float = 0.0,
-    ) -> tuple[Any, float, float]:
+    def _fit(self, candidate: CandidateModel, X: Features, rows: Ints, **limits: float) -> tuple[Any, float, float]:
         """Fit a new model on some rows; return it, the share of the training that was done, and the time it took."""
         weight, task = None if self.weight is None else self.weight[rows], replace(self.task, n_jobs=self._threads)
-        model, done, taken = self._run(_fitted, candidate, task, X, self.y[rows], weight, seconds, at_most, at_least)
+        model, done, taken = self._run(_fitted, candidate, task, X, self.y[rows], weight, **limits)
         if candidate.view == "text":  # in this order of memory a product with a sparse row copies nothing
             model.coef_ = np.asfortranarray(model.coef_, dtype=np.float32)
         return model, done, taken
 
-    def _run(self, function: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
+    def _run(self, function: Callable[..., tuple[Any, ...]], *arguments: Any, **named: Any) -> tuple[Any, ...]:
         """Call a function, on a Dask worker where joblib uses Dask."""
         if self._dask is None:
-            return function(*arguments)
-        return self._dask.submit(function, *arguments, pure=False).result()  # type: ignore[no-any-return]
+            return function(*arguments, **named)
+        return self._dask.submit(function, *arguments, **named, pure=False).result()  # type: ignore[no-any-return]
 
     def _fit_fold(
         self, one: CrossFitted, number: int, seconds: float = np.inf, at_least: float = 0.0
@@ -724,7 +713,7 @@ class CandidateSearch:
             one.share_of_rows = self._affordable_share(candidate, train, seconds)
         rows = self._sample(train, one.share_of_rows)
         seen, unseen = self._views(candidate, number, rows, test)
-        model, done, _ = self._fit(candidate, seen, rows, seconds, one.trained, at_least)
+        model, done, _ = self._fit(candidate, seen, rows, seconds=seconds, at_most=one.trained, at_least=at_least)
         proba = proba_of(model, unseen, np.arange(self.n_classes))
         top = top_score(model, unseen) if candidate.view == "text" else None
         self._advance(100 / len(self.folds), candidate.name)
@@ -734,7 +723,7 @@ class CandidateSearch:
         """Return the share of the rows that can be trained on in this time, estimated by training on a few of them."""
         few = self._sample(train, max(0.02, 2000 / len(train)))
         view = self._views(candidate, 0, few, few[:1])[0]
-        _, done, taken = self._fit(candidate, view, few, _PROBE_SHARE * seconds)
+        _, done, taken = self._fit(candidate, view, few, seconds=_PROBE_SHARE * seconds)
         forecast = max(taken, 1e-9) / max(done, 1e-9) * len(train) / len(few)
         return float(np.clip(0.8 * seconds / forecast, len(few) / len(train), 1.0))
 
