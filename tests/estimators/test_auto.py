@@ -413,7 +413,7 @@ def test_boosting_survives_a_class_of_two_rows(data_folder):
     rows = np.random.RandomState(0).permutation(len(y))
     train, test = rows[:2800], rows[2800:]
     [boosting] = [candidate for candidate in CANDIDATES if candidate.key == "hgb"]
-    task = candidates.Task(2800, np.zeros(X.shape[1], dtype=bool), 0, None, smallest_class=2, n_other=X.shape[1])
+    task = candidates.Task(np.zeros(X.shape[1], dtype=bool), 0, None, smallest_class=2, n_other=X.shape[1])
     model = boosting.make(task).set_params(max_iter=100).fit(X[train], y[train])
     assert (model.predict(X[test]) != y[test]).mean() < 0.02
 

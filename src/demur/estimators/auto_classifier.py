@@ -305,9 +305,7 @@ class AutoClassifier(ProbabilityClassifier):
         if isinstance(self.cv, Integral) and len(codes) > _MANY_ROWS:
             folds = [_one_fold(folds[0], blocks.of_row)]
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        task = Task(
-            len(matrix), encoding.categorical, seed, self.n_jobs, int(np.bincount(codes).min()), encoding.n_other
-        )
+        task = Task(encoding.categorical, seed, self.n_jobs, int(np.bincount(codes).min()), encoding.n_other)
         bar = progress_bar("training", 100 * len(wanted)) if self.verbose else None
         # OpenMP threads spin while they wait: two on a core that another process uses can take forty times as long.
         threads = ThreadpoolController().limit(limits=1)

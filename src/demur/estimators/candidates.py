@@ -49,7 +49,6 @@ class Task:
 
     Parameters
     ----------
-    n_rows : int
     categorical : array of bool, shape (n_features,)
         Which columns hold codes of categories.
     random_state : int
@@ -61,7 +60,6 @@ class Task:
         The number of columns that are not the dense view of text, which come first.
     """
 
-    n_rows: int
     categorical: Mask
     random_state: int
     n_jobs: int | None
@@ -489,14 +487,13 @@ def _trained_networks(
     task: Task,
     rows: Rows,
     folds: Sequence[Fold],
+    n_members: int,
     recipe: Recipe,
     seconds: float | None,
     advance: Callable[[float, str], Any] | None = None,
 ) -> tuple[Any, Floats, float, list[float]]:
     """Train the networks of all folds as one stack; return them, held-out scores, the share done, and epochs' ends."""
-    clock, n_train, n_classes = BusyClock(), len(folds[0][0]), int(rows.y.max()) + 1
-    per_fold = 1 if n_train > _FEW_ROWS else 3 if n_train <= _VERY_FEW_ROWS else 2
-    n_members, ends, model = max(len(folds) * per_fold, 2), list[float](), candidate.make(task)
+    clock, n_classes, ends, model = BusyClock(), int(rows.y.max()) + 1, list[float](), candidate.make(task)
     seeds = np.random.RandomState(task.random_state).randint(np.iinfo(np.int32).max, size=n_members)
 
     def progress(steps: int) -> None:
@@ -547,6 +544,8 @@ class CandidateSearch:
         self.folds = usable_folds(folds, rows.y, rows.weight, at_least_one=True)
         self.n_needed = min(len(self.folds), -(-_ENOUGH_HELD_OUT // len(self.folds[0][1])))
         self.n_classes = int(self.y.max()) + 1
+        n_train = len(self.folds[0][0])
+        self._per_fold = 1 if n_train > _FEW_ROWS else 3 if n_train <= _VERY_FEW_ROWS else 2
         self.rejected: list[Tried] = []
         self._dense_of_fold: dict[int, Any] = {}
         self._n_workers, self._threads = int(effective_n_jobs(task.n_jobs)), 1
@@ -571,11 +570,14 @@ class CandidateSearch:
             self.rejected += [one.report(0.0) for one, share in zip(fitted, shares, strict=True) if not share]
             useful = [one for one, share in zip(fitted, shares, strict=True) if share]
             fitted = self._without_slow(useful, 2 * self.n_needed)  # which leaves half of the time to networks
-            while costs:  # two kinds of networks only where there is time for enough folds
-                enough = self.n_needed if len(costs) > 1 else next(iter(costs)).least
-                if self._n_affordable(fitted, costs) >= enough:
-                    break
+            # two kinds of networks, and several of a fold, only where there is time for enough folds
+            while len(costs) > 1 and self._n_affordable(fitted, costs) < self.n_needed:
                 del costs[max(costs, key=lambda one: costs[one])]
+            while costs and self._per_fold > 1 and self._n_affordable(fitted, costs) < self.n_needed:
+                costs = {one: seconds * (1 - 1 / self._per_fold) for one, seconds in costs.items()}
+                self._per_fold -= 1
+            if any(self._n_affordable(fitted, costs) < one.least for one in costs):
+                costs = {}
             if not costs:
                 fitted = self._without_slow(useful, self.n_needed)
         del self.folds[int(np.clip(self._n_affordable(fitted, costs), 1, len(self.folds))) :]
@@ -746,7 +748,8 @@ class CandidateSearch:
             wall = self._clock.in_wall_time(seconds)
         # progress is only seen where the networks are trained in this process
         advance = (self._advance,) if self._dask is None else ()
-        return self._run(_trained_networks, candidate, self.task, rows, self.folds, recipe, wall, *advance)
+        n_members = max(len(self.folds) * self._per_fold, 2)
+        return self._run(_trained_networks, candidate, self.task, rows, self.folds, n_members, recipe, wall, *advance)
 
     def _fit_networks(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
         """Train the networks of all folds as one stack, which is the final ensemble."""
