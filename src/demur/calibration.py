@@ -261,8 +261,9 @@ def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | 
 
     The candidates are no calibration (temperature 1), a temperature, a temperature with class biases, and one sigmoid
     per class. If a true class has a probability of 0, temperatures of probabilities that are mixed with the class
-    frequencies are candidates as well. They are compared by three-fold cross-validation. Half of the number of parameters, divided by the number
-    of rows, is added to the mean log loss, so that simpler calibrators are preferred if there are few rows.
+    frequencies are candidates as well. They are compared by three-fold cross-validation. Half of the number of
+    parameters, divided by the number of rows, is added to the mean log loss, so that simpler calibrators are preferred
+    if there are few rows.
 
     Parameters
     ----------

@@ -290,9 +290,7 @@ class AutoClassifier(ProbabilityClassifier):
         budget = min(budget, _SECONDS_OF_FAST) if self.preset == "fast" and self.time_budget else budget
         clock = BusyClock()
         labels = checked_labels(y)
-        self.encoding_ = encoding = TableEncoding.learn(
-            self, X, labels, self.categorical_features, self.text_features
-        )
+        self.encoding_ = encoding = TableEncoding.learn(self, X, labels, self.categorical_features, self.text_features)
         wanted = self._wanted(encoding.dense_text is not None, encoding.n_other)
         encoded = encoding.encode(self, X)
         matrix = encoded.matrix
@@ -407,12 +405,11 @@ class AutoClassifier(ProbabilityClassifier):
         if self.preset not in _PRESETS:
             raise InputError(f"preset must be one of {', '.join(_PRESETS)}, got {self.preset!r}.")
         if self.candidates is None:
-            keys = [key for key in _PRESETS[self.preset] if not with_text or key in _FOR_TEXT]
-            if not n_other:
-                keys = [key for key in keys if key != "boosting"]
-            boosting = "lgbm" if is_installed("lightgbm") else "hgb"
-            chosen = {boosting if key == "boosting" else key for key in keys} - (set() if with_text else {"text"})
-            return [one for one in CANDIDATES if one.key in chosen and one.is_installed]
+            keys = {*_PRESETS[self.preset]}
+            keys = keys & _FOR_TEXT if with_text else keys - {"text"}
+            if "boosting" in keys and n_other:
+                keys.add("lgbm" if is_installed("lightgbm") else "hgb")
+            return [one for one in CANDIDATES if one.key in keys and one.is_installed]
         known = list(dict.fromkeys(filter(None, map(candidate_named, self.candidates))))
         if not known or not all(map(candidate_named, self.candidates)):
             names = ", ".join(f"{one.name} ({one.key})" for one in CANDIDATES)

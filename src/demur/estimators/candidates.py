@@ -115,7 +115,9 @@ def dense_view(categorical: Mask, n_text: int = 0) -> Any:
     Additional columns indicate missing values; rare categories share a column. The last ``n_text`` columns, a dense
     view of text, are unchanged.
     """
-    numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True), StandardScaler())
+    numbers = make_pipeline(
+        SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True), StandardScaler()
+    )
     return _view(categorical, numbers, n_text)
 
 
