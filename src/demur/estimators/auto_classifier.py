@@ -193,9 +193,9 @@ class AutoClassifier(ProbabilityClassifier):
 
     Each candidate is cross-fitted: the probabilities of every row come from a model, an imputer and a scaler that were
     not fitted on it. A temperature calibrates them, :func:`mixture_weights` finds the mixture with the lowest log loss,
-    and class frequencies and another temperature calibrate the mixture. The networks of all folds are trained as one stack and used as an
-    ensemble; the other members of the mixture are then fitted on all rows. Missing values, and the category, text and
-    date columns of a DataFrame, need no preparation.
+    and a share of the class frequencies and another temperature calibrate the mixture. The networks of all folds are
+    trained as one stack and used as an ensemble; the other members of the mixture are then fitted on all rows. Missing
+    values, and the category, text and date columns of a DataFrame, need no preparation.
 
     ``RejectOption("auto")`` is this classifier with a reject option.
 

@@ -82,7 +82,8 @@ class CandidateModel:
     view : {"codes", "dense", "numbers", "text"}
         The input: "codes" of categories with missing values for trees; "dense", imputed numbers on one scale, for
         linear models and CatBoost; "numbers", indicators of categories with missing values, for networks, which scale
-        and impute themselves, and which are trained as one stack for all folds and used as an ensemble; "text", n-grams with the "dense" numbers of the other columns beside them.
+        and impute themselves, and which are trained as one stack for all folds and used as an ensemble; "text", n-grams
+        with the "dense" numbers of the other columns beside them.
     make : callable
         Makes an unfitted classifier from a :class:`Task`.
     key : str
@@ -451,8 +452,8 @@ _PROBE_SHARE = 0.1
 """Share of the fit's time for this measurement."""
 
 _ENOUGH_HELD_OUT = 1_000
-"""Number of held-out rows below which the weights and temperatures vary so much that candidates are left out instead, to
-have time for more folds."""
+"""Number of held-out rows that weights and temperatures need. If there is no time for so many folds, slow candidates are
+left out."""
 
 _FIRST_EPOCHS = 3
 """Number of epochs of all networks after which the remaining time is predicted."""
@@ -610,8 +611,8 @@ class CandidateSearch:
         weight = self.held_out(1)[1]
 
         def log_loss(members: Sequence[CrossFitted]) -> float:
-            columns = np.array([one.true_class for one in members])
-            mixture = np.array(mixture_weights(columns, weight)) @ columns
+            columns = [one.true_class for one in members]
+            mixture: Floats = np.asarray(mixture_weights(columns, weight)) @ np.array(columns)
             return float(-np.average(np.log(np.maximum(mixture, _SMALLEST)), weights=weight))
 
         while len(kept) > 1 and self._n_affordable(kept, {}) < n_folds:
