@@ -1,6 +1,7 @@
 """RejectOption("auto"): the blend, its time budget, and tables as people have them."""
 
 import pickle
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from demur import AutoClassifier, RejectOption, RiskControl
 from demur.calibration import TemperatureScaling
 from demur.columns import as_table
-from demur.estimators import candidates
+from demur.estimators import auto_classifier, candidates
 from demur.estimators.auto_classifier import mixture_weights
 from demur.estimators.candidates import CANDIDATES, fit_in_pieces
 from demur.workers import BusyClock
@@ -181,6 +182,18 @@ def test_candidates_are_shortened_to_fit_in(slow, clock, noisy, budget):
         f"The time budget allowed only part of the training: extra trees {forest.trained:.0%}, lightgbm 0%. "
         "More time may improve the model."
     )
+
+
+def test_a_slow_candidate_gives_way_to_folds(slow, clock, noisy):
+    """Weights and temperatures of few held-out rows are worse than none."""
+    model = AutoClassifier(time_budget=400.0, n_jobs=1, random_state=0)
+    slower = replace(CANDIDATES[3], make=lambda task: SlowTrees(300, random_state=1), library=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("demur.estimators.auto_classifier.CANDIDATES", (auto_classifier.CANDIDATES[0], slower))
+        model.fit(*noisy)
+    assert len(model.held_out_rows_) == len(noisy[1])
+    assert [one.weight for one in model.tried_] == [1.0, 0.0]
+    assert clock[0] <= 1.15 * 400 + 3
 
 
 def test_a_candidate_that_is_too_slow_is_given_up_early(slow, clock, noisy):

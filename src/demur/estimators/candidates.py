@@ -452,8 +452,8 @@ _PROBE_SHARE = 0.1
 """Share of the fit's time for this measurement."""
 
 _ENOUGH_HELD_OUT = 1_000
-"""Number of held-out rows that weights and temperatures need. If there is no time for so many folds, slow candidates are
-left out."""
+"""Number of held-out rows that weights and temperatures need. Slow candidates are left out if there is no time for so
+many."""
 
 _FIRST_EPOCHS = 3
 """Number of epochs of all networks after which the remaining time is predicted."""
