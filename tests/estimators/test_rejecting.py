@@ -257,7 +257,7 @@ def test_a_frozen_estimator_keeps_its_labels():
     assert model.estimator_.classes_.tolist() == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("kind", ["boolean", "category"])
+@pytest.mark.parametrize("kind", ["boolean", "category", object])
 def test_booleans_of_pandas_decline_with_none(kind):
     pandas = pytest.importorskip("pandas")
     X, y = load_iris(return_X_y=True)
@@ -291,6 +291,13 @@ def test_novelty_compares_the_columns_of_polars_by_name():
     frame = pl.DataFrame(X, schema=["near", "far"])
     model = RejectOption(by_name).fit(frame, X[:, 0] > 0)
     assert not model.decide(frame[["far", "near"]]).novel.any()
+
+
+@pytest.mark.parametrize("kind", [object, "Int8", "category", "uint64"])
+def test_integers_of_pandas_stay_integers(kind):
+    model = RejectOption(GaussianNB()).fit(X, pd.Series(Y).astype(kind))
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert model.predict(X).dtype == np.int64
 
 
 @pytest.mark.parametrize("first", [0, 2**62, 2**63])

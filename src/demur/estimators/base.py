@@ -200,17 +200,15 @@ def checked_labels(y: Any) -> AnyArray:
     """Return the labels as an array, or raise an error where they are not class labels."""
     if y is None:
         raise InputError("requires y to be passed, but the target y is None.")
-    kind = getattr(y, "dtype", None)
-    kind = getattr(getattr(kind, "categories", None), "dtype", kind)
-    kind = getattr(kind, "numpy_dtype", kind)  # of pandas' nullable types, which would become floats
     if not isinstance(y, np.ndarray) or y.dtype == object:
-        values = np.asarray(y, dtype=object).ravel()
-        if any(map(is_missing, values)):
+        values = np.asarray(y, dtype=object)
+        if any(map(is_missing, values.ravel())):
             raise InputError("y contains missing values (None or NaN); remove those rows first.")
-        if len({isinstance(value, str) for value in values}) > 1:
+        if len({isinstance(value, str) for value in values.ravel()}) > 1:
             raise InputError("y mixes text with other labels; make them all text or all numbers.")
-        if hasattr(y, "isna") and getattr(kind, "kind", "") in "biu":
-            y = np.asarray(y, dtype=kind)
+        plain = np.asarray(values.tolist())
+        if plain.ndim == 1 and plain.dtype.kind in "biu":  # as objects, or of pandas' nullable types
+            y = plain
     labels: AnyArray = column_or_1d(y, warn=True)
     if labels.dtype == np.uint64 and (labels <= np.iinfo(np.int64).max).all():
         labels = labels.astype(np.int64)  # NumPy joins uint64 and -1 as floats
