@@ -145,7 +145,7 @@ class _Watch:
 
     def __init__(self, left: Callable[[], float], most: float, least: float) -> None:
         self.left, self.most, self.least = left, most, least
-        self.start, self.done = left(), 0.0
+        self.start, self.done = left(), most
 
     def over(self, done: float) -> bool:
         self.done, left = done, self.left()
@@ -195,9 +195,8 @@ def _lightgbm_content(model: Any) -> bytes:
     return text.encode()
 
 
-def _xgboost_fit(model: Any, X: AnyArray, y: AnyArray, named: ByName, watch: _Watch) -> None:
+def _xgboost_fit(model: Any, X: AnyArray, y: AnyArray, named: ByName, _: _Watch) -> None:
     model.fit(X, y, **named)  # it is no candidate of "auto", so that no time limits it
-    watch.done = watch.most
 
 
 def _xgboost_content(model: Any) -> bytes:

@@ -340,8 +340,9 @@ def mixture_weights(
         before, shares = shares, claimed / claimed.sum()
         if np.abs(shares - before).max() < 1e-6:
             break
-    floor = prior / (rows.sum() + prior * len(columns))
-    shares = np.where(shares - floor < _LEAST, 0.0, shares) if (shares - floor).max() >= _LEAST else shares
+    kept = shares - prior / (rows.sum() + prior * len(columns)) >= _LEAST
+    if kept.any():
+        shares = shares * kept
     return tuple((shares / shares.sum()).tolist())
 
 
@@ -550,7 +551,6 @@ class CandidateSearch:
         n_train = len(self.folds[0][0])
         self._per_fold = 1 if n_train > _FEW_ROWS else 3 if n_train <= _VERY_FEW_ROWS else 2
         self.rejected: list[Tried] = []
-        self._dense_of_fold: dict[int, Any] = {}
         self._n_workers, self._threads = int(effective_n_jobs(task.n_jobs)), 1
         self._dask: Any = getattr(get_active_backend()[0], "client", None)
         self.numbers = numbers_view(task.categorical).fit(self.codes) if task.categorical.any() else None
@@ -717,7 +717,7 @@ class CandidateSearch:
         if np.isfinite(seconds) and len(train) > (_FEW_ROWS if candidate.view == "text" else _MANY_ROWS):
             one.share_of_rows = self._affordable_share(candidate, train, seconds)
         rows = self._sample(train, one.share_of_rows)
-        seen, unseen = self._views(candidate, number, rows, test)
+        seen, unseen = self._views(candidate, rows, test)
         model, done, _ = self._fit(candidate, seen, rows, seconds=seconds, at_most=one.trained, at_least=at_least)
         proba = proba_of(model, unseen, np.arange(self.n_classes))
         top = top_score(model, unseen) if candidate.view == "text" else None
@@ -727,7 +727,7 @@ class CandidateSearch:
     def _affordable_share(self, candidate: CandidateModel, train: Ints, seconds: float) -> float:
         """Return the share of the rows that can be trained on in this time, estimated by training on a few of them."""
         few = self._sample(train, max(0.02, 2000 / len(train)))
-        view = self._views(candidate, 0, few, few[:1])[0]
+        view = self._views(candidate, few, few[:1])[0]
         _, done, taken = self._fit(candidate, view, few, seconds=_PROBE_SHARE * seconds)
         forecast = max(taken, 1e-9) / max(done, 1e-9) * len(train) / len(few)
         return float(np.clip(0.8 * seconds / forecast, len(few) / len(train), 1.0))
@@ -762,8 +762,8 @@ class CandidateSearch:
         fitted.keep(scores, None, done, 0.0)
         return fitted
 
-    def _views(self, candidate: CandidateModel, fold: int, train: Ints, test: Ints) -> list[Any]:
-        """Return the candidate's view of the rows to train on and to predict; the view is fitted on each fold."""
+    def _views(self, candidate: CandidateModel, train: Ints, test: Ints) -> list[Any]:
+        """Return the candidate's view of the rows to train on, on which the view is fitted, and to predict."""
         if candidate.view == "text":
             ngrams, other = Ngrams(), self.other_view(train)
             weights = ngrams.fit_transform(self.texts[train]), ngrams.transform(self.texts[test])
@@ -771,12 +771,11 @@ class CandidateSearch:
                 beside(one, other, self.codes[rows, : self.task.n_other])
                 for one, rows in zip(weights, (train, test), strict=True)
             ]
+        codes = [self.codes[train], self.codes[test]]
         if candidate.view == "codes":
-            return [self.codes[train], self.codes[test]]
-        if fold not in self._dense_of_fold:
-            whole = self.codes[self.folds[fold][0]]
-            self._dense_of_fold[fold] = dense_view(self.task.categorical, self.task.n_text).fit(whole)
-        return [self._dense_of_fold[fold].transform(self.codes[rows]) for rows in (train, test)]
+            return codes
+        dense = dense_view(self.task.categorical, self.task.n_text).fit(codes[0])
+        return [dense.transform(one) for one in codes]
 
     def _sample(self, rows: Ints, share: float) -> Ints:
         """Return a share of the rows at random, with at least one of every class."""
