@@ -215,7 +215,8 @@ class AutoClassifier(ProbabilityClassifier):
     time_budget : float or None, default=90
         Time limit of ``fit`` in seconds. All candidates are trained on the first fold; those that improve the blend are
         then trained on as many of the other folds as there is time for, and networks use the rest of the time.
-        Candidates that would get less than 40 % of their training are left out; ``starved`` names them. On Linux, time
+        Candidates that would get less than 40 % of their training, or that are so slow that there would be too few
+        held-out rows (below about 1,000), are left out; ``starved`` names them. On Linux, time
         in which other programs keep the cores busy does not count, but ``fit`` takes at most about twice the budget.
         None means no limit; the result then does not depend on the speed of the machine.
     cv : int, splitter or iterable, default=5

@@ -178,8 +178,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         prediction time; after a change, only a rule that is fitted needs another ``fit`` or :meth:`fit_rule`.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None} or object, default="auto"
         Calibration of the probabilities. "auto" chooses between none, a temperature, a temperature with class biases
-        and sigmoids by the log loss of out-of-fold probabilities (:func:`~demur.calibration.best_calibration`). An
-        object has ``fit(proba, y)`` and ``transform(proba)``.
+        and sigmoids by the log loss of out-of-fold probabilities (:func:`~demur.calibration.best_calibration`), and
+        smooths probabilities of 0. An object has ``fit(proba, y)`` and ``transform(proba)``.
     cv : int, splitter or iterable, default=5
         Folds of the calibration. If ``fit`` gets ``groups``, rows of one group stay on one side of every fold.
     reject_label : object, optional
