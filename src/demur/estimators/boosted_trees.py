@@ -91,9 +91,8 @@ class BoostedTrees(ProbabilityClassifier):
         check_two_classes(classes)
         given = self.parameters or {}
         model = getattr(import_module(self.library), library.classifier)(**{**library.quiet, **given})
-        names = ("iterations", "n_estimators", "num_trees")
-        wanted = int(next((given[name] for name in names if given.get(name)), library.n_trees))
-        # the number of trees has more names, and the library knows when all are trained
+        wanted = int(given.get("iterations") or given.get("n_estimators") or 100)
+        # the number of trees has other names as well, and the library knows when all are trained
         watch = _Watch(left, max(1, round(at_most * wanted)) if at_most < 1 else np.inf, at_least * wanted)
         named = {"categorical_feature": list(self.categorical)} if self.categorical else {}
         library.fit(model, rows, codes, {"sample_weight": weight, **named}, watch)
@@ -160,7 +159,6 @@ class _Library:
 
     classifier: str
     quiet: ByName
-    n_trees: int
     fit: Callable[[Any, AnyArray, AnyArray, ByName, _Watch], None]
     content: Callable[[Any], bytes]
     load: Callable[[bytes], Any]
@@ -236,7 +234,6 @@ _LIBRARIES = {
     "catboost": _Library(
         "CatBoostClassifier",
         {"verbose": False, "allow_writing_files": False},
-        1000,
         _catboost_fit,
         _catboost_content,
         lambda content: import_module("catboost").CatBoostClassifier().load_model(blob=content),
@@ -245,15 +242,14 @@ _LIBRARIES = {
     "lightgbm": _Library(
         "LGBMClassifier",
         {"verbose": -1},
-        100,
         _lightgbm_fit,
         _lightgbm_content,
         lambda content: import_module("lightgbm").Booster(model_str=content.decode()),
         lambda booster, X: booster.predict(X, num_threads=1),
     ),
-    "xgboost": _Library("XGBClassifier", {}, 100, _xgboost_fit, _xgboost_content, _xgboost_load, _xgboost_proba),
+    "xgboost": _Library("XGBClassifier", {}, _xgboost_fit, _xgboost_content, _xgboost_load, _xgboost_proba),
 }
-"""The classifier of each library, its default number of trees, and its functions."""
+"""The classifier of each library, and its functions."""
 
 LIBRARIES = {name: library.classifier for name, library in _LIBRARIES.items()}
 """The name of the classifier of each library."""
