@@ -586,8 +586,10 @@ class CandidateSearch:
         del self.folds[int(np.clip(self._n_affordable(fitted, costs), 1, len(self.folds))) :]
         self._fit_other_folds(fitted)
         for candidate in tuple(costs):
-            seconds = (self._left() - self._reserved(fitted)) / sum(costs.values())
-            fitted.append(self._fit_networks(candidate, costs.pop(candidate) * seconds))
+            started, left = self._clock(), (self._left() - self._reserved(fitted)) / sum(costs.values())
+            model, scores, done, _ = self._train_networks(candidate, costs.pop(candidate) * left, self._recipe())
+            fitted.append(CrossFitted(candidate, model=model, seconds=self._clock() - started))
+            fitted[-1].keep(scores, None, done, 0.0)
         fitted = [one for one in fitted if one.is_worth_it] or fitted[:1]
         return fitted, self._weights(fitted)
 
@@ -753,14 +755,6 @@ class CandidateSearch:
         advance = (self._advance,) if self._dask is None else ()
         n_members = max(len(self.folds) * self._per_fold, 2)
         return self._run(_trained_networks, candidate, self.task, rows, self.folds, n_members, recipe, wall, *advance)
-
-    def _fit_networks(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
-        """Train the networks of all folds as one stack, which is the final ensemble."""
-        started = self._clock()
-        model, scores, done, _ = self._train_networks(candidate, seconds, self._recipe())
-        fitted = CrossFitted(candidate, model=model, seconds=self._clock() - started)
-        fitted.keep(scores, None, done, 0.0)
-        return fitted
 
     def _views(self, candidate: CandidateModel, train: Ints, test: Ints) -> list[Any]:
         """Return the candidate's view of the rows to train on, on which the view is fitted, and to predict."""
