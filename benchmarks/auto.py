@@ -98,6 +98,7 @@ def main(arguments=None):
     parser.add_argument("--sets", nargs="*", choices=[*MEASURED, *SETS], help="default: all of the benchmark")
     parser.add_argument("--rivals", action="store_true", help="development sets, with AutoGluon and others")
     parser.add_argument("--busy", action="store_true", help="development sets, on busy cores")
+    parser.add_argument("--processor-time", action="store_true", help="with both: count processor time per core")
     parser.add_argument("--autogluon", metavar="PYTHON", help="with --rivals: the Python that has AutoGluon")
     parser.add_argument("--mixed", metavar="DIR", help="folder of the development sets that are CSV files")
     parser.add_argument("--results", default="auto-results.jsonl", help="file of results; those in it are not repeated")

@@ -71,6 +71,26 @@ def costs_of(proba, classes, y):
     return [max(float(one), 0.5 / len(y)) for one in found]
 
 
+def costs_of_rows(proba, classes, y):
+    """Return the cost of each row, averaged over the paper's costs."""
+    decided = [(c, Chow(c).decide(proba)) for c in PAPER_COSTS]
+    return np.mean([np.where(one.reject, c, np.asarray(classes)[one.label] != y) for c, one in decided], axis=0)
+
+
+def error_of_ratio(own, other):
+    """Return the standard error of the ratio of two mean costs of the same rows, by bootstrap."""
+    rng, own, other = np.random.default_rng(0), np.array(own), np.array(other)
+    draws = (rng.integers(len(own), size=len(own)) for _ in range(500))
+    return float(np.std([own[rows].mean() / max(other[rows].mean(), 1e-6) for rows in draws]))
+
+
+def count_processor_time():
+    """Let time budgets count the processor time per core, which other programs do not change."""
+    BusyClock.__init__ = lambda self: vars(self).update(wall=time.monotonic(), own=time.process_time())
+    BusyClock.__call__ = lambda self: (time.process_time() - self.own) / n_cores()
+    BusyClock.in_wall_time = lambda self, seconds: seconds * (time.monotonic() - self.wall) / max(self(), 1e-3)
+
+
 def encoded(train, test):
     """Return the rows as numbers for models that read no categories: codes, and one scale with indicators."""
     is_category = np.array([str(kind) == "category" for kind in train.dtypes])
@@ -132,13 +152,14 @@ def tried(name, options, seed, model):
     seconds, wall = clock(), time.perf_counter() - started
     if model != "AutoGluon":
         proba, classes = fitted.predict_proba(Xt), fitted.classes_
-    return {"costs": costs_of(proba, classes, yt), "seconds": seconds, "wall": wall, **more}
+    rows = costs_of_rows(proba, classes, yt).round(4).tolist()
+    return {"costs": costs_of(proba, classes, yt), "rows": rows, "seconds": seconds, "wall": wall, **more}
 
 
 def tried_in_time(*arguments):
     """Return what :func:`tried` does, from a process that is stopped where it is too slow to count."""
     _, options, _, model = arguments
-    if not options.busy or model == "auto":
+    if not options.busy or options.processor_time or model == "auto":
         return tried(*arguments)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         try:
@@ -163,6 +184,8 @@ def busy_cores():
 def compare(options):
     """Measure what is not yet among the results, and print the ratios."""
     console, path = Console(), Path(options.results)
+    if options.processor_time:
+        count_processor_time()
     stored = {}
     if path.exists():
         stored = {tuple(one["key"]): one for one in map(json.loads, path.read_text().splitlines())}
@@ -174,7 +197,7 @@ def compare(options):
             for model in models:
                 key = (mode, options.time_budget, name, seed, model)
                 if key not in stored:
-                    with busy_cores() if options.busy else open_cores():
+                    with busy_cores() if options.busy and not options.processor_time else open_cores():
                         stored[key] = {"key": key, **tried_in_time(name, options, seed, model)}
                     with path.open("a") as file:
                         file.write(json.dumps(stored[key]) + "\n")
@@ -201,20 +224,23 @@ def report(console, options, stored, models, mode):
         table.add_column(heading, justify="right")
     best_ratios, of_model = [], {model: [] for model in models}
     for name in options.sets:
-        rows = {}
+        rows, of_rows = {}, {}
         for model in models:
             found = [stored[(mode, options.time_budget, name, seed, model)] for seed in range(options.draws)]
             if model == "auto" or np.mean([one["seconds"] for one in found]) <= in_time * options.time_budget:
                 rows[model] = np.mean([one["costs"] for one in found], axis=0)
+                of_rows[model] = np.concatenate([one["rows"] for one in found])
         own = rows["auto"]
         ratios = {model: float(own.mean() / row.mean()) for model, row in rows.items()}
         for model, ratio in ratios.items():
             of_model[model].append(ratio)
         others = [row for model, row in rows.items() if model != "auto"]
-        best_ratios.append(max(ratio for model, ratio in ratios.items() if model != "auto"))
+        best = max((model for model in ratios if model != "auto"), key=lambda model: ratios[model])
+        best_ratios.append(ratios[best])
+        error = error_of_ratio(of_rows["auto"], of_rows[best])
         worst = float(np.max(own / np.min(others, axis=0)))
         cells = [f"{rows[model].mean():.4f} ({ratios[model]:.2f})" if model in rows else "late" for model in models]
-        table.add_row(name, *cells, f"{best_ratios[-1]:.3f}", f"{worst:.2f}")
+        table.add_row(name, *cells, f"{best_ratios[-1]:.3f} ± {error:.3f}", f"{worst:.2f}")
     console.print(table)
     for model, ratios in of_model.items():
         if model != "auto" and ratios:

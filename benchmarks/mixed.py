@@ -20,6 +20,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from benchmarks.auto import geometric_mean, risks
 from demur import AutoClassifier, RejectClassifier, RejectOption
 from demur.costs import PAPER_COSTS
+from demur.estimators.boosted_trees import BoostedTrees
 
 
 def _labels(scores, noise, rng):
@@ -136,16 +137,15 @@ class Rivals:
             self.codes[name] = pd.Categorical(frame[name]).codes
             self.codes[name] = self.codes[name].where(self.codes[name] >= 0, np.nan)
         self.codes = self.codes.to_numpy(np.float64)
+        self.codes[:, np.isnan(self.codes).all(axis=0)] = 0.0  # which scikit-learn's histograms do not take
 
     def models(self):
         """Return the models by name."""
-        from lightgbm import LGBMClassifier
-
         kinds, n_codes = self.text, np.nanmax(self.codes, axis=0)
         coded = [k for k in kinds if n_codes[k] < 255]  # the limit of scikit-learn's histograms
         return {
             "CatBoost": CatBoost(kinds),
-            "LightGBM": LGBMClassifier(verbose=-1, random_state=0, n_jobs=2, categorical_feature=kinds or "auto"),
+            "LightGBM": BoostedTrees("lightgbm", {"random_state": 0, "n_jobs": 2}, categorical=kinds),
             "RandomForest": RandomForestClassifier(300, random_state=0, n_jobs=2),
             "HistGradientBoosting": HistGradientBoostingClassifier(
                 categorical_features=coded or None, early_stopping=False, random_state=0
@@ -199,6 +199,7 @@ def main(arguments=None):
         ratios.append(ratio)
         best = min(of_rivals, key=lambda one: of_rivals[one].mean())
         cells = [f"{risk:.4f} ({one:.2f})" for risk, one in zip(np.mean(own, axis=0), ratio, strict=True)]
+        print(f"{name}: {geometric_mean(ratio):.3f} of the best rival", flush=True)
         out.add_row(name, best, *cells, f"{geometric_mean(ratio):.3f}", f"{seconds:.0f}", ", ".join(times))
     Console(width=150).print(out)
     print(f"geometric mean of the ratios: {geometric_mean(ratios):.3f}")

@@ -58,6 +58,20 @@ def test_weights_are_repetitions():
     assert weighted.temperature_ == pytest.approx(repeated.temperature_, rel=1e-3)
 
 
+def test_zeros_of_classes_that_occur_are_smoothed_away():
+    """Five neighbours: a class without any of them is not impossible."""
+    proba, y = sample(0, k=8)
+    votes = np.array([np.random.default_rng(row).multinomial(5, p) / 5 for row, p in enumerate(proba)])
+    log_loss = lambda found: -np.log(found.transform(votes)[np.arange(len(y)), y]).mean()  # noqa: E731
+    best = best_calibration(votes, y)
+    assert best.smooth
+    assert 0 < best.smoothing_.sum() < 1
+    assert log_loss(best) < log_loss(TemperatureScaling().fit(votes, y))
+    assert not best_calibration(proba, y).get_params().get("smooth")
+    with pytest.raises(ValueError, match="leave it out with from_logits"):
+        TemperatureScaling(smooth=True, from_logits=True)
+
+
 def test_exact_zeros_and_bad_temperatures():
     assert np.isfinite(TemperatureScaling(2.0).transform([[1.0, 0.0]])).all()
     for wrong in (0.0, -1.0, np.inf, np.nan):

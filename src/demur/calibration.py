@@ -57,12 +57,16 @@ class TemperatureScaling(Parametrised):
     biases : bool, default False
         Whether ``fit`` also chooses a number for each class that is added to the logits after the division by T, for
         models that favour some classes. The order of the classes may then change.
+    smooth : bool, default False
+        Whether ``fit`` first mixes the probabilities with the class frequencies, for models such as nearest neighbours,
+        which give probabilities of exactly 0 to classes that do occur.
 
     Attributes
     ----------
     temperature_ : float
         The temperature in use: the one that ``fit`` found, or the one given.
-    biases_ : array of shape (n_classes,), or None
+    biases_, smoothing_ : array of shape (n_classes,), or None
+        What is added to the logits, and to the probabilities, which are multiplied by 1 minus its sum before.
 
     Examples
     --------
@@ -83,11 +87,22 @@ class TemperatureScaling(Parametrised):
     """
 
     biases_: Floats | None = None
+    smoothing_: Floats | None = None
 
-    def __init__(self, temperature: float | None = None, *, from_logits: bool = False, biases: bool = False) -> None:
+    def __init__(
+        self,
+        temperature: float | None = None,
+        *,
+        from_logits: bool = False,
+        biases: bool = False,
+        smooth: bool = False,
+    ) -> None:
         self.temperature = temperature
         self.from_logits = from_logits
         self.biases = biases
+        self.smooth = smooth
+        if smooth and from_logits:
+            raise InputError("smooth mixes probabilities with class frequencies; leave it out with from_logits.")
         if temperature is not None and not 0 < temperature < np.inf:
             raise InputError(f"temperature must be positive, got {temperature!r}.")
 
@@ -117,6 +132,7 @@ class TemperatureScaling(Parametrised):
                 "scores before the softmax, or use them as probabilities."
             )
         values, columns, weights = _counted(values, y, sample_weight, _MOST_NUMBERS // values.shape[1] + 1)
+        self.smoothing_ = _smoothing(values, columns, weights) if self.smooth else None
         self.fitted_temperature_, found = _least_log_loss(
             self._logits(values), columns, weights, self.temperature, self.biases * values.shape[1]
         )
@@ -128,7 +144,7 @@ class TemperatureScaling(Parametrised):
         return softmax_at(self._logits(self._checked(proba)), self.temperature_, self.biases_)
 
     def _logits(self, values: FloatArray) -> FloatArray:
-        return values if self.from_logits else _logs(values)
+        return values if self.from_logits else _logs(values, self.smoothing_)
 
     def _checked(self, proba: ArrayLike) -> FloatArray:
         if not self.from_logits:
@@ -244,8 +260,10 @@ def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | 
     """Return the fitted calibrator with the lowest log loss on rows that it was not fitted on.
 
     The candidates are no calibration (temperature 1), a temperature, a temperature with class biases, and one sigmoid
-    per class. They are compared by three-fold cross-validation. Half of the number of parameters, divided by the number
-    of rows, is added to the mean log loss, so that simpler calibrators are preferred if there are few rows.
+    per class. If a true class has a probability of 0, temperatures of probabilities that are mixed with the class
+    frequencies are candidates as well. They are compared by three-fold cross-validation. Half of the number of
+    parameters, divided by the number of rows, is added to the mean log loss, so that simpler calibrators are preferred
+    if there are few rows.
 
     Parameters
     ----------
@@ -272,6 +290,8 @@ def best_calibration(proba: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | 
     candidates: list[tuple[Any, int]] = [(TemperatureScaling(1.0), 0), (TemperatureScaling(), 1)]
     if n_classes <= _CLASSES_FOR_CURVES:
         candidates += [(TemperatureScaling(biases=True), n_classes), (OneVsRestCalibration("sigmoid"), 2 * n_classes)]
+    if (values[np.arange(len(values)), labels] < SMALLEST).any():  # nothing but smoothing corrects zeros
+        candidates += [(clone(one).set_params(smooth=True), n + 1) for one, n in candidates[1:3]]
     rows = np.random.RandomState(0).permutation(len(values))[: max(_MOST_CHOSEN_ON // n_classes, 300)]
     third = np.arange(len(rows)) % 3
     if len(rows) < 6:
@@ -305,7 +325,9 @@ def _counted(
     return values[counted], columns[counted], weights * max(1.0, len(counted) / weights.sum())
 
 
-def at_temperature(proba: FloatArray, temperature: float, biases: Floats | None = None) -> FloatArray:
+def at_temperature(
+    proba: FloatArray, temperature: float, biases: Floats | None = None, smoothing: Floats | None = None
+) -> FloatArray:
     """Return p_y^(1/T), normalised, of numbers that must not be negative but need not sum to 1, as those of OVA losses.
 
     Examples
@@ -313,7 +335,7 @@ def at_temperature(proba: FloatArray, temperature: float, biases: Floats | None 
     >>> at_temperature(np.array([[1.6, 0.4]]), 2.0).round(4)
     array([[0.6667, 0.3333]])
     """
-    return softmax_at(_logs(proba), temperature, biases)
+    return softmax_at(_logs(proba, smoothing), temperature, biases)
 
 
 def softmax_at(logits: FloatArray, temperature: float, biases: Floats | None = None) -> FloatArray:
@@ -387,7 +409,23 @@ def _least_log_loss(
     return best, found[1:]
 
 
-def _logs(proba: FloatArray) -> FloatArray:
+def _smoothing(proba: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats) -> Floats:
+    """Return the class frequencies times their share of the mixture with the least log loss.
+
+    Expectation maximisation finds it. Half a row is added to both sides, so that the share is above 0.
+    """
+    counts = np.bincount(columns, weights, minlength=proba.shape[1]) + 1
+    frequencies, share = counts / counts.sum(), 0.1
+    own = proba[np.arange(len(columns)), columns].astype(np.float64)
+    for _ in range(100):
+        claimed = share * frequencies[columns]
+        share = (weights @ (claimed / (claimed + (1 - share) * own)) + 0.5) / (weights.sum() + 1)
+    return np.asarray(share * frequencies)
+
+
+def _logs(proba: FloatArray, smoothing: Floats | None = None) -> FloatArray:
     library = library_of(proba)
+    if smoothing is not None:
+        proba = proba * (1 - smoothing.sum()) + library.asarray(smoothing)
     logs: FloatArray = library.log(library.clip(proba, SMALLEST, None))
     return logs

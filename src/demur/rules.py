@@ -150,7 +150,10 @@ class Decision(Generic[Array]):
         answers: AnyArray = names[decision.label]
         is_text = [array.dtype.kind in "US" for array in (answers, np.asarray(reject_label))]
         if is_text[0] == is_text[1] and answers.dtype != bool and reject_label is not None:
-            return np.where(decision.reject, np.asarray(reject_label), answers)
+            joined = np.where(decision.reject, np.asarray(reject_label), answers)
+            known = np.asarray(classes).tolist() if answers.dtype.kind in "iu" and joined.dtype.kind == "f" else []
+            if all(int(float(one)) == one for one in known):  # as floats, large integers would become others
+                return joined
         answers = answers.astype(object)  # NumPy would turn a -1 among names into the name "-1"
         answers[decision.reject] = reject_label
         return answers

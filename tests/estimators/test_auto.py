@@ -1,6 +1,7 @@
 """RejectOption("auto"): the blend, its time budget, and tables as people have them."""
 
 import pickle
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,8 +19,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from demur import AutoClassifier, RejectOption, RiskControl
 from demur.calibration import TemperatureScaling
 from demur.columns import as_table
-from demur.estimators import candidates
-from demur.estimators.auto_classifier import UninformativeModelWarning, mixture_weights
+from demur.estimators import auto_classifier, candidates
+from demur.estimators.auto_classifier import mixture_weights
 from demur.estimators.candidates import CANDIDATES, fit_in_pieces
 from demur.workers import BusyClock
 
@@ -181,6 +182,18 @@ def test_candidates_are_shortened_to_fit_in(slow, clock, noisy, budget):
         f"The time budget allowed only part of the training: extra trees {forest.trained:.0%}, lightgbm 0%. "
         "More time may improve the model."
     )
+
+
+def test_a_slow_candidate_gives_way_to_folds(slow, clock, noisy):
+    """Weights and temperatures of few held-out rows are worse than none."""
+    model = AutoClassifier(time_budget=400.0, n_jobs=1, random_state=0)
+    slower = replace(CANDIDATES[3], make=lambda task: SlowTrees(300, random_state=1), library=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("demur.estimators.auto_classifier.CANDIDATES", (auto_classifier.CANDIDATES[0], slower))
+        model.fit(*noisy)
+    assert len(model.held_out_rows_) == len(noisy[1])
+    assert [one.weight for one in model.tried_] == [1.0, 0.0]
+    assert clock[0] <= 1.15 * 400 + 3
 
 
 def test_a_candidate_that_is_too_slow_is_given_up_early(slow, clock, noisy):
@@ -413,12 +426,12 @@ def test_boosting_survives_a_class_of_two_rows(data_folder):
     rows = np.random.RandomState(0).permutation(len(y))
     train, test = rows[:2800], rows[2800:]
     [boosting] = [candidate for candidate in CANDIDATES if candidate.key == "hgb"]
-    task = candidates.Task(2800, np.zeros(X.shape[1], dtype=bool), 0, None, smallest_class=2, n_other=X.shape[1])
+    task = candidates.Task(np.zeros(X.shape[1], dtype=bool), 0, None, smallest_class=2, n_other=X.shape[1])
     model = boosting.make(task).set_params(max_iter=100).fit(X[train], y[train])
     assert (model.predict(X[test]) != y[test]).mean() < 0.02
 
 
-def test_a_blend_worse_than_the_class_frequencies_warns(monkeypatch):
+def test_a_blend_is_no_worse_than_the_class_frequencies(monkeypatch):
     class Wrong(ExtraTreesClassifier):
         def predict_proba(self, X):
             return np.where(np.arange(len(X))[:, None] % 2, [1.0, 0.0], [0.0, 1.0])
@@ -426,8 +439,10 @@ def test_a_blend_worse_than_the_class_frequencies_warns(monkeypatch):
     wrong = candidates.CandidateModel("extra trees", "codes", lambda task: Wrong(3, random_state=0), "et")
     monkeypatch.setattr("demur.estimators.auto_classifier.CANDIDATES", (wrong,))
     X, y = make_classification(400, weights=[0.97], flip_y=0, random_state=0)
-    with pytest.warns(UninformativeModelWarning, match="higher than that of the class frequencies"):
-        AutoClassifier(time_budget=None, cv=2, random_state=0).fit(X, y)
+    model = AutoClassifier(time_budget=None, cv=2, random_state=0).fit(X, y)
+    share = y.mean()
+    log_loss = -np.log(model.held_out_proba_[np.arange(400), y[model.held_out_rows_]]).mean()
+    assert log_loss < 1.1 * -(share * np.log(share) + (1 - share) * np.log(1 - share))
 
 
 @pytest.mark.slow

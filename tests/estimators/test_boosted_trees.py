@@ -71,6 +71,13 @@ def test_a_deadline_stops_after_a_tree(library, rows):
     assert np.isfinite(trees.predict_proba(rows[0])).all()
 
 
+@pytest.mark.parametrize("name", ["n_estimators", "num_iterations", "num_boost_round"])
+def test_all_trees_are_trained_whatever_their_number_is_called(name, rows):
+    lightgbm = pytest.importorskip("lightgbm")
+    trees = BoostedTrees("lightgbm", {name: 120, "verbose": -1, "max_depth": 1}).fit(*rows)
+    assert lightgbm.Booster(model_str=trees.content_.tobytes().decode()).current_iteration() == 120
+
+
 @each_library
 def test_a_wrapped_model_is_saved_and_decides_the_same(library, rows, tmp_path):
     X, labels = rows

@@ -257,7 +257,7 @@ def test_a_frozen_estimator_keeps_its_labels():
     assert model.estimator_.classes_.tolist() == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("kind", ["boolean", "category"])
+@pytest.mark.parametrize("kind", ["boolean", "category", object])
 def test_booleans_of_pandas_decline_with_none(kind):
     pandas = pytest.importorskip("pandas")
     X, y = load_iris(return_X_y=True)
@@ -282,6 +282,33 @@ def test_novelty_compares_the_columns_that_the_model_reads():
     model = RejectOption(by_name).fit(X, X["near"] > 0)
     assert not model.decide(X).novel.any()
     assert not model.decide(X.assign(more=0.0)[["far", "more", "near"]]).novel.any()
+
+
+def test_novelty_compares_the_columns_of_polars_by_name():
+    pl = pytest.importorskip("polars")
+    X = np.random.default_rng(0).normal(size=(90, 2)) * [1, 1000]
+    by_name = make_pipeline(ColumnTransformer([("scale", StandardScaler(), ["near", "far"])]), GaussianNB())
+    frame = pl.DataFrame(X, schema=["near", "far"])
+    model = RejectOption(by_name).fit(frame, X[:, 0] > 0)
+    assert not model.decide(frame[["far", "near"]]).novel.any()
+
+
+@pytest.mark.parametrize("kind", [object, "Int8", "category", "uint64"])
+def test_integers_of_pandas_stay_integers(kind):
+    model = RejectOption(GaussianNB()).fit(X, pd.Series(Y).astype(kind))
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert model.predict(X).dtype == np.int64
+
+
+@pytest.mark.parametrize("first", [0, 2**62, 2**63])
+@pytest.mark.parametrize("label", [None, float("nan")])
+def test_large_labels_are_exact(first, label):
+    """As floats, which NumPy makes of uint64 and -1, neighbouring labels would be one."""
+    labels = Y.astype(np.uint64) + np.uint64(first)
+    model = RejectOption(GaussianNB(), reject_label=label).fit(X, labels)
+    answers, reject = model.predict(X), model.decide(X).reject
+    assert [int(one) for one in answers[~reject]] == [int(one) + first for one in model.decide(X).label[~reject]]
+    assert answers.dtype == (object if first and (label or first == 2**63) else float if label else int)
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])

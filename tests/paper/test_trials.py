@@ -79,13 +79,13 @@ def test_the_tables_choose_as_reject_classifier_does(method, benchmark, place, m
     problem = prepare("vehicle", protocol, place, device)
     split = split_rows(len(problem.X), "vehicle", 1, protocol)
     X, y = problem.X[split.validation], problem.y[split.validation].numpy()
-    rows, weight, d = split.validation, np.ones(len(y)), X.shape[1]
+    weight, d = np.ones(len(y)), X.shape[1]
     scores = {score.cost: score for score in record.scores}
     for part in make_grid(method, problem.n_classes, protocol, {1: split}).parts:
         networks = kept[0].take(range(part.first, part.first + len(part.entries)))
         for cost in part.costs:
             candidates = [
-                judged(entry, loss, [n], HeldOut(rows, y, decision.label, decision.reject, found, weight), cost)
+                judged(entry, loss, [n], HeldOut(y, decision.label, decision.reject, found, weight), cost)
                 for n, entry in enumerate(part.entries)
                 for loss in entry.deciders
                 for one in [FittedNetworks(networks.take([n]), np.zeros(d), np.ones(d), loss=loss)]

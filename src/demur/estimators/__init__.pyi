@@ -1,6 +1,5 @@
 from .answer_classifier import AnswerClassifier as AnswerClassifier
 from .auto_classifier import AutoClassifier as AutoClassifier
-from .auto_classifier import UninformativeModelWarning as UninformativeModelWarning
 from .base import RejectingClassifier as RejectingClassifier
 from .candidates import Tried as Tried
 from .network_selection import AnswersNothingWarning as AnswersNothingWarning

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import entr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, check_random_state, validate_data
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] # it has no types
 
-from demur.array_types import AnyArray, ByName, Estimator, Features, FloatArray, Floats, Ints, Mask, Objects
+from demur.array_types import AnyArray, ByName, Estimator, Features, Floats, Ints, Mask, Objects
 from demur.calibration import TemperatureScaling
 from demur.errors import InputError, MissingExtraError
 from demur.estimators.base import (
@@ -104,8 +103,14 @@ class TableEncoding:
             check_consistent_length(array, y)
             text = _mask(array.shape[1], text_features, "text_features")
             codes = array[:, ~text].astype(np.float64)
-            wanted = _mask(array.shape[1], categorical_features, "categorical_features")[~text]
-            return cls(None, _checked_codes(codes, wanted), text)._with_text(joined(array[:, text]))
+            categorical = _mask(array.shape[1], categorical_features, "categorical_features")[~text]
+            known = codes[:, categorical][~np.isnan(codes[:, categorical])]
+            if ((known < 0) | (known >= _MOST_CODES) | (known != np.floor(known))).any():
+                raise InputError(
+                    f"categorical columns of an array must hold codes from 0 to {_MOST_CODES - 1}; pass a DataFrame "
+                    "with columns of type category instead, which may hold anything."
+                )
+            return cls(None, categorical, text)._with_text(joined(array[:, text]))
         if categorical_features is not None:
             raise InputError(
                 f"categorical_features={categorical_features!r} is for arrays; a DataFrame says by its column types "
@@ -186,27 +191,15 @@ def _mask(n_columns: int, columns: ArrayLike | None, name: str) -> Mask:
     return mask
 
 
-def _checked_codes(array: Floats, mask: Mask) -> Mask:
-    """Return which columns hold categories, after a check of their codes."""
-    codes = array[:, mask]
-    known = codes[~np.isnan(codes)]
-    if ((known < 0) | (known >= _MOST_CODES) | (known != np.floor(known))).any():
-        raise InputError(
-            f"categorical columns of an array must hold codes from 0 to {_MOST_CODES - 1}; pass a DataFrame with "
-            "columns of type category instead, which may hold anything."
-        )
-    return mask
-
-
 @dataclass(eq=False, repr=False)
 class AutoClassifier(ProbabilityClassifier):
     """Train several kinds of models, and blend those that improve the log loss of the blend.
 
     Each candidate is cross-fitted: the probabilities of every row come from a model, an imputer and a scaler that were
     not fitted on it. A temperature calibrates them, :func:`mixture_weights` finds the mixture with the lowest log loss,
-    and another temperature calibrates the mixture. The networks of all folds are trained as one stack and used as an
-    ensemble; the other members of the mixture are then fitted on all rows. Missing values, and the category, text and
-    date columns of a DataFrame, need no preparation.
+    and a share of the class frequencies and another temperature calibrate the mixture. The networks of all folds are
+    trained as one stack and used as an ensemble; the other members of the mixture are then fitted on all rows. Missing
+    values, and the category, text and date columns of a DataFrame, need no preparation.
 
     ``RejectOption("auto")`` is this classifier with a reject option.
 
@@ -226,7 +219,8 @@ class AutoClassifier(ProbabilityClassifier):
     time_budget : float or None, default=90
         Time limit of ``fit`` in seconds. All candidates are trained on the first fold; those that improve the blend are
         then trained on as many of the other folds as there is time for, and networks use the rest of the time.
-        Candidates that would get less than 40 % of their training are left out; ``starved`` names them. On Linux, time
+        Candidates that would get less than 40 % of their training, or that are so slow that there would be too few
+        held-out rows (below about 1,000), are left out; ``starved`` names them. On Linux, time
         in which other programs keep the cores busy does not count, but ``fit`` takes at most about twice the budget.
         None means no limit; the result then does not depend on the speed of the machine.
     cv : int, splitter or iterable, default=5
@@ -251,7 +245,7 @@ class AutoClassifier(ProbabilityClassifier):
     models_, weights_, scalings_ : tuples
         The members of the blend, their shares and temperatures.
     scaling_ : TemperatureScaling
-        Temperature of the blend.
+        Calibration of the blend: a share of the class frequencies, then a temperature.
     held_out_rows_, held_out_proba_ : arrays
         The out-of-fold probabilities of the calibrated blend, and the rows they belong to.
     equal_rows_ : int
@@ -301,9 +295,9 @@ class AutoClassifier(ProbabilityClassifier):
         budget = min(budget, _SECONDS_OF_FAST) if self.preset == "fast" and self.time_budget else budget
         clock = BusyClock()
         labels = checked_labels(y)
-        encoding = TableEncoding.learn(self, X, labels, self.categorical_features, self.text_features)
+        self.encoding_ = encoding = TableEncoding.learn(self, X, labels, self.categorical_features, self.text_features)
         wanted = self._wanted(encoding.dense_text is not None, encoding.n_other)
-        self.encoding_, encoded = encoding, encoding.encode(self, X)
+        encoded = encoding.encode(self, X)
         matrix = encoded.matrix
         self.classes_, codes = np.unique(labels, return_inverse=True)
         check_two_classes(self.classes_)
@@ -314,9 +308,7 @@ class AutoClassifier(ProbabilityClassifier):
         if isinstance(self.cv, Integral) and len(codes) > _MANY_ROWS:
             folds = [_one_fold(folds[0], blocks.of_row)]
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        task = Task(
-            len(matrix), encoding.categorical, seed, self.n_jobs, int(np.bincount(codes).min()), encoding.n_other
-        )
+        task = Task(encoding.categorical, seed, self.n_jobs, int(np.bincount(codes).min()), encoding.n_other)
         bar = progress_bar("training", 100 * len(wanted)) if self.verbose else None
         # OpenMP threads spin while they wait: two on a core that another process uses can take forty times as long.
         threads = ThreadpoolController().limit(limits=1)
@@ -328,23 +320,21 @@ class AutoClassifier(ProbabilityClassifier):
         return self
 
     def _blend(self, search: CandidateSearch, wanted: Sequence[CandidateModel], encoded: Encoded) -> None:
-        fitted = search.run(wanted)
+        fitted, found = search.run(wanted)
         rows, weight = search.held_out()
-        of_truth = [one.true_class for one in fitted]
-        weights = np.array(mixture_weights(of_truth, weight))
+        weights = np.array(found)
         if encoded.texts is not None:
             # A held-out row is predicted by the one network that was not trained on it, and for text the ensemble is
             # much better than that: the models that improve the blend get weights halfway to equal ones.
             kept = np.flatnonzero(weights)
-            weights[kept] = mixture_weights([of_truth[k] for k in kept], weight, len(rows) / len(kept))
+            weights[kept] = mixture_weights([fitted[k].true_class for k in kept], weight, len(rows) / len(kept))
         if self.preset == "fast":
             weights = np.eye(len(fitted))[np.argmin([one.log_loss for one in fitted])]
         shares = weights.tolist()
         members = [(one, share) for one, share in zip(fitted, shares, strict=True) if share]
         mixture = sum(share * one.proba for one, share in members)
-        self.scaling_ = TemperatureScaling().fit(mixture, search.y[rows], weight)
+        self.scaling_ = TemperatureScaling(smooth=True).fit(mixture, search.y[rows], weight)
         self.held_out_rows_, self.held_out_proba_ = rows, self.scaling_.transform(mixture)
-        warn_if_uninformative(self.held_out_proba_, search.y[rows], weight)
         self.dense_: Any = None  # a dense view of text alone stays as it is
         if search.task.n_other:
             self.dense_ = dense_view(self.encoding_.categorical, search.task.n_text).fit(search.codes)
@@ -424,12 +414,11 @@ class AutoClassifier(ProbabilityClassifier):
         if self.preset not in _PRESETS:
             raise InputError(f"preset must be one of {', '.join(_PRESETS)}, got {self.preset!r}.")
         if self.candidates is None:
-            keys = [key for key in _PRESETS[self.preset] if not with_text or key in _FOR_TEXT]
-            if not n_other:
-                keys = [key for key in keys if key != "boosting"]
-            boosting = "lgbm" if is_installed("lightgbm") else "hgb"
-            chosen = {boosting if key == "boosting" else key for key in keys} - (set() if with_text else {"text"})
-            return [one for one in CANDIDATES if one.key in chosen and one.is_installed]
+            keys = {*_PRESETS[self.preset]}
+            keys = keys & _FOR_TEXT if with_text else keys - {"text"}
+            if "boosting" in keys and n_other:
+                keys.add("lgbm" if is_installed("lightgbm") else "hgb")
+            return [one for one in CANDIDATES if one.key in keys and one.is_installed]
         known = list(dict.fromkeys(filter(None, map(candidate_named, self.candidates))))
         if not known or not all(map(candidate_named, self.candidates)):
             names = ", ".join(f"{one.name} ({one.key})" for one in CANDIDATES)
@@ -463,37 +452,6 @@ def _proba_of(model: Estimator, X: Features, classes: Ints) -> Floats:
     rows = np.ascontiguousarray(X, dtype=np.float32)
     total: Floats = sum(tree.tree_.predict(rows) for tree in model.estimators_)
     return total / len(model.estimators_)
-
-
-class UninformativeModelWarning(UserWarning):
-    """The held-out log loss of a model is higher than that of the class frequencies."""
-
-
-def warn_if_uninformative(proba: FloatArray, y: Ints, weight: Floats | None) -> None:
-    """Warn if the log loss of held-out rows is much higher than that of the class frequencies.
-
-    The sums of the log losses must differ by at least 10 and by a tenth, because a difference on few rows may be
-    chance.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warn_if_uninformative(np.array([[0.9, 0.1]] * 40), np.array([0, 1] * 20), None)
-    >>> print(caught[0].message.args[0][:77])
-    the held-out log loss 1.2 is higher than that of the class frequencies, 0.693
-    """
-    log_loss = -np.average(np.log(np.maximum(proba[np.arange(len(y)), y], 1e-12)), weights=weight)
-    counts = np.bincount(y, weight)
-    entropy = entr(counts / counts.sum()).sum()
-    if len(y) * (log_loss - 1.1 * entropy) > 10:
-        warnings.warn(
-            f"the held-out log loss {log_loss:.3g} is higher than that of the class frequencies, {entropy:.3g}; try "
-            "another model, more rows, or leave out classes that have few rows.",
-            UninformativeModelWarning,
-            stacklevel=3,
-        )
 
 
 def _one_fold(fold: Fold, block: Ints) -> Fold:

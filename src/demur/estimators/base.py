@@ -1,7 +1,7 @@
 """Base classes of the estimators, checks of their input, probabilities, out-of-distribution rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -14,7 +14,6 @@ from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing, assert_all_finite, column_or_1d
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_consistent_length, validate_data
 
@@ -201,18 +200,18 @@ def checked_labels(y: Any) -> AnyArray:
     """Return the labels as an array, or raise an error where they are not class labels."""
     if y is None:
         raise InputError("requires y to be passed, but the target y is None.")
-    kind = getattr(y, "dtype", None)
-    kind = getattr(getattr(kind, "categories", None), "dtype", kind)
-    kind = getattr(kind, "numpy_dtype", kind)  # of pandas' nullable types, which would become floats
     if not isinstance(y, np.ndarray) or y.dtype == object:
-        values = np.asarray(y, dtype=object).ravel()
-        if any(map(is_missing, values)):
+        values = np.asarray(y, dtype=object)
+        if any(map(is_missing, values.ravel())):
             raise InputError("y contains missing values (None or NaN); remove those rows first.")
-        if len({isinstance(value, str) for value in values}) > 1:
+        if len({isinstance(value, str) for value in values.ravel()}) > 1:
             raise InputError("y mixes text with other labels; make them all text or all numbers.")
-        if hasattr(y, "isna") and getattr(kind, "kind", "") in "biu":
-            y = np.asarray(y, dtype=kind)
+        plain = np.asarray(values.tolist())
+        if plain.ndim == 1 and plain.dtype.kind in "biu":  # as objects, or of pandas' nullable types
+            y = plain
     labels: AnyArray = column_or_1d(y, warn=True)
+    if labels.dtype == np.uint64 and (labels <= np.iinfo(np.int64).max).all():
+        labels = labels.astype(np.int64)  # NumPy joins uint64 and -1 as floats
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
     if not len(labels):
@@ -387,7 +386,7 @@ def proba_of(estimator: Estimator, X: Features, classes: AnyArray, scale: float 
     Without ``predict_proba`` the scores of ``decision_function`` are divided by ``scale`` and linked: the logistic
     function for two classes, softmax for more. Such scores are not log odds by themselves; calibration makes them.
     """
-    name = type(estimator.estimator if isinstance(estimator, CodedLabels) else estimator).__name__
+    name = type(estimator).__name__
     method = next((one for one in ("predict_proba", "decision_function") if hasattr(estimator, one)), None)
     if method is None or not hasattr(estimator, "classes_"):
         raise InputTypeError(
@@ -500,8 +499,8 @@ class KnownRows:
 
 
 def _names(X: Any) -> list[str]:
-    """Return the names of the columns of a pandas DataFrame; none for anything else."""
-    return [name for name in X.columns if isinstance(name, str)] if hasattr(X, "iloc") else []
+    """Return the names of the columns of a DataFrame of pandas or polars; none for anything else."""
+    return [name for name in getattr(X, "columns", ()) if isinstance(name, str)]
 
 
 def _comparable(X: Features) -> "tuple[Schema | None, Floats] | None":
@@ -531,10 +530,6 @@ def is_frame(X: Features) -> bool:
     return hasattr(X, "__arrow_c_stream__") or hasattr(X, "column_names") or hasattr(X, "columns")
 
 
-def _inner_has(name: str) -> Callable[[Any], bool]:
-    return lambda self: hasattr(getattr(self, "estimator_", self.estimator), name)
-
-
 class FeaturesOfEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-learn is untyped
     """The features of an estimator that wraps another, ``estimator_``."""
 
@@ -552,7 +547,7 @@ class FeaturesOfEstimator(MetaEstimatorMixin):  # type: ignore[misc] # scikit-le
 
 
 @dataclass(eq=False, repr=False)
-class CodedLabels(ClassifierMixin, FeaturesOfEstimator, BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
+class CodedLabels(FeaturesOfEstimator, ProbabilityClassifier):
     """A classifier that is fitted on class numbers 0, 1, ..., and predicts class names.
 
     Some classifiers, such as XGBoost's, accept no other labels. :class:`~demur.RejectOption` wraps them in this class
@@ -578,20 +573,9 @@ class CodedLabels(ClassifierMixin, FeaturesOfEstimator, BaseEstimator):  # type:
         self.estimator_ = clone(self.estimator).fit(X, codes, **fit_params)
         return self
 
-    def predict(self, X: Features) -> AnyArray:
-        """Return the name of the class that the classifier predicts."""
-        names: AnyArray = self.classes_[np.asarray(self.estimator_.predict(X), dtype=np.int64)]
-        return names
-
-    @available_if(_inner_has("predict_proba"))  # type: ignore[untyped-decorator] # scikit-learn is untyped
-    def predict_proba(self, X: Features) -> Any:
+    def predict_proba(self, X: Features) -> Floats:
         """Return the classifier's probabilities, a column per class in ``classes_``."""
-        return self.estimator_.predict_proba(X)
-
-    @available_if(_inner_has("decision_function"))  # type: ignore[untyped-decorator] # scikit-learn is untyped
-    def decision_function(self, X: Features) -> Any:
-        """Return the classifier's scores."""
-        return self.estimator_.decision_function(X)
+        return proba_of(self.estimator_, X, np.arange(len(self.classes_)))
 
 
 def fit_clone(estimator: Estimator, X: Features, y: AnyArray, fit_params: ByName) -> Any:

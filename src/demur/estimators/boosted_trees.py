@@ -91,9 +91,9 @@ class BoostedTrees(ProbabilityClassifier):
         check_two_classes(classes)
         given = self.parameters or {}
         model = getattr(import_module(self.library), library.classifier)(**{**library.quiet, **given})
-        names = ("iterations", "n_estimators", "num_trees")
-        wanted = int(next((given[name] for name in names if given.get(name)), library.n_trees))
-        watch = _Watch(left, max(1, round(at_most * wanted)), at_least * wanted)
+        wanted = int(given.get("iterations") or given.get("n_estimators") or 100)
+        # the number of trees has other names as well, and the library knows when all are trained
+        watch = _Watch(left, max(1, round(at_most * wanted)) if at_most < 1 else np.inf, at_least * wanted)
         named = {"categorical_feature": list(self.categorical)} if self.categorical else {}
         library.fit(model, rows, codes, {"sample_weight": weight, **named}, watch)
         self._adopt(library.content(model), classes, rows.shape[1])
@@ -142,11 +142,11 @@ _TREES_OF_A_FORECAST = 5
 class _Watch:
     """Callback that stops training after a number of trees, or if the time is up or will not suffice."""
 
-    def __init__(self, left: Callable[[], float], most: int, least: float) -> None:
+    def __init__(self, left: Callable[[], float], most: float, least: float) -> None:
         self.left, self.most, self.least = left, most, least
-        self.start, self.done = left(), 0
+        self.start, self.done = left(), most
 
-    def over(self, done: int) -> bool:
+    def over(self, done: float) -> bool:
         self.done, left = done, self.left()
         if done >= self.most or left <= 0:
             return True
@@ -159,7 +159,6 @@ class _Library:
 
     classifier: str
     quiet: ByName
-    n_trees: int
     fit: Callable[[Any, AnyArray, AnyArray, ByName, _Watch], None]
     content: Callable[[Any], bytes]
     load: Callable[[bytes], Any]
@@ -194,9 +193,8 @@ def _lightgbm_content(model: Any) -> bytes:
     return text.encode()
 
 
-def _xgboost_fit(model: Any, X: AnyArray, y: AnyArray, named: ByName, watch: _Watch) -> None:
+def _xgboost_fit(model: Any, X: AnyArray, y: AnyArray, named: ByName, _: _Watch) -> None:
     model.fit(X, y, **named)  # it is no candidate of "auto", so that no time limits it
-    watch.done = watch.most
 
 
 def _xgboost_content(model: Any) -> bytes:
@@ -236,7 +234,6 @@ _LIBRARIES = {
     "catboost": _Library(
         "CatBoostClassifier",
         {"verbose": False, "allow_writing_files": False},
-        1000,
         _catboost_fit,
         _catboost_content,
         lambda content: import_module("catboost").CatBoostClassifier().load_model(blob=content),
@@ -245,15 +242,14 @@ _LIBRARIES = {
     "lightgbm": _Library(
         "LGBMClassifier",
         {"verbose": -1},
-        100,
         _lightgbm_fit,
         _lightgbm_content,
         lambda content: import_module("lightgbm").Booster(model_str=content.decode()),
         lambda booster, X: booster.predict(X, num_threads=1),
     ),
-    "xgboost": _Library("XGBClassifier", {}, 100, _xgboost_fit, _xgboost_content, _xgboost_load, _xgboost_proba),
+    "xgboost": _Library("XGBClassifier", {}, _xgboost_fit, _xgboost_content, _xgboost_load, _xgboost_proba),
 }
-"""The classifier of each library, its default number of trees, and its functions."""
+"""The classifier of each library, and its functions."""
 
 LIBRARIES = {name: library.classifier for name, library in _LIBRARIES.items()}
 """The name of the classifier of each library."""

@@ -49,7 +49,6 @@ class Task:
 
     Parameters
     ----------
-    n_rows : int
     categorical : array of bool, shape (n_features,)
         Which columns hold codes of categories.
     random_state : int
@@ -61,7 +60,6 @@ class Task:
         The number of columns that are not the dense view of text, which come first.
     """
 
-    n_rows: int
     categorical: Mask
     random_state: int
     n_jobs: int | None
@@ -84,13 +82,14 @@ class CandidateModel:
     view : {"codes", "dense", "numbers", "text"}
         The input: "codes" of categories with missing values for trees; "dense", imputed numbers on one scale, for
         linear models and CatBoost; "numbers", indicators of categories with missing values, for networks, which scale
-        and impute themselves; "text", n-grams with the "dense" numbers of the other columns beside them.
+        and impute themselves, and which are trained as one stack for all folds and used as an ensemble; "text", n-grams
+        with the "dense" numbers of the other columns beside them.
     make : callable
         Makes an unfitted classifier from a :class:`Task`.
     key : str
         Short name.
     least : float
-        Least share of its training that must fit into the time budget; otherwise it is left out.
+        Smallest share of its training that must fit into the time budget; with less, the candidate is left out.
     library : str, optional
         Optional package that it needs.
     """
@@ -101,11 +100,6 @@ class CandidateModel:
     key: str
     least: float = 0.4
     library: str | None = None
-
-    @property
-    def is_network(self) -> bool:
-        """Whether the networks of all folds are trained as one stack and used as an ensemble."""
-        return self.view == "numbers"
 
     @property
     def is_installed(self) -> bool:
@@ -122,7 +116,9 @@ def dense_view(categorical: Mask, n_text: int = 0) -> Any:
     Additional columns indicate missing values; rare categories share a column. The last ``n_text`` columns, a dense
     view of text, are unchanged.
     """
-    numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
+    numbers = make_pipeline(
+        SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True), StandardScaler()
+    )
     return _view(categorical, numbers, n_text)
 
 
@@ -152,16 +148,14 @@ _ITERATIONS = 100
 _EPOCHS, _TEXT_EPOCHS = 100, 40
 """Number of epochs of networks (the recipe has 64); on a dense view of text, more epochs do not improve the result."""
 _FEW_ROWS, _VERY_FEW_ROWS = 5_000, 1_000
-"""Rows up to which two, and three, networks are trained for each fold: they differ more, and take less time."""
+"""Up to so many training rows, each fold gets two networks, or three: with few rows, networks differ more and train
+faster."""
 
 _RARE = 20
 """Number of rows of the smallest class below which gradient boosting gets a penalty on the values of its leaves."""
 
 _ROWS_FOR_THREADS = 50_000
 """Number of rows from which a fit is faster with several threads than with one."""
-
-_SLICE = 1 / 4
-"""Largest share of the remaining time for the fit of one fold in the race; the model of text may take more."""
 
 
 def _networks(task: Task) -> RejectClassifier:
@@ -273,7 +267,7 @@ def fit_in_pieces(
         Largest share of the training: that of the cross-fitted models, whose temperature was chosen for it. Boosting
         becomes more confident with more training.
     at_least : float
-        Least share of the training: it ends early if the time will not suffice for this share.
+        Smallest share of the training that is useful: the fit ends early if the time will not suffice for it.
 
     Examples
     --------
@@ -346,8 +340,9 @@ def mixture_weights(
         before, shares = shares, claimed / claimed.sum()
         if np.abs(shares - before).max() < 1e-6:
             break
-    floor = prior / (rows.sum() + prior * len(columns))
-    shares = np.where(shares - floor < _LEAST, 0.0, shares) if (shares - floor).max() >= _LEAST else shares
+    kept = shares - prior / (rows.sum() + prior * len(columns)) >= _LEAST
+    if kept.any():
+        shares = shares * kept
     return tuple((shares / shares.sum()).tolist())
 
 
@@ -457,11 +452,15 @@ _MANY_ROWS = 50_000
 _PROBE_SHARE = 0.1
 """Share of the fit's time for this measurement."""
 
+_ENOUGH_HELD_OUT = 1_000
+"""Number of held-out rows that weights and temperatures need. Slow candidates are left out if there is no time for so
+many."""
+
 _FIRST_EPOCHS = 3
 """Number of epochs of all networks after which the remaining time is predicted."""
 
 _OF_ALL_ROWS = 1.3
-"""Ratio of the time of a fit on all rows to that of a fold, at most."""
+"""Upper bound for the ratio of the time of a fit on all rows to that of a fit on one fold."""
 
 _SECONDS_FOR_NETWORKS = 4.0
 """Least time in seconds for networks: the import of torch takes about two seconds."""
@@ -473,9 +472,9 @@ def _fitted(
     X: Features,
     y: Ints,
     weight: Floats | None,
-    seconds: float,
-    at_most: float,
-    at_least: float,
+    seconds: float = np.inf,
+    at_most: float = 1.0,
+    at_least: float = 0.0,
 ) -> tuple[Any, float, float]:
     """Fit a new model; return it, the share of the training that was done, and the time it took."""
     clock, model = BusyClock(), candidate.make(task)
@@ -492,14 +491,13 @@ def _trained_networks(
     task: Task,
     rows: Rows,
     folds: Sequence[Fold],
+    n_members: int,
     recipe: Recipe,
     seconds: float | None,
     advance: Callable[[float, str], Any] | None = None,
 ) -> tuple[Any, Floats, float, list[float]]:
     """Train the networks of all folds as one stack; return them, held-out scores, the share done, and epochs' ends."""
-    clock, n_train, n_classes = BusyClock(), len(folds[0][0]), int(rows.y.max()) + 1
-    per_fold = 1 if n_train > _FEW_ROWS else 3 if n_train <= _VERY_FEW_ROWS else 2
-    n_members, ends, model = max(len(folds) * per_fold, 2), list[float](), candidate.make(task)
+    clock, n_classes, ends, model = BusyClock(), int(rows.y.max()) + 1, list[float](), candidate.make(task)
     seeds = np.random.RandomState(task.random_state).randint(np.iinfo(np.int32).max, size=n_members)
 
     def progress(steps: int) -> None:
@@ -507,9 +505,9 @@ def _trained_networks(
         if advance is not None:
             advance(100 * steps / (n_members * recipe.epochs), candidate.name)
 
+    data = FoldData(rows, folds, pieces=bool(task.categorical.any()))  # which imports torch, before the time starts
     deadline = None if seconds is None else time.monotonic() + seconds
     train = train_for_tables(model.embeddings, recipe=recipe, deadline=deadline, progress=progress)
-    data = FoldData(rows, folds, pieces=bool(task.categorical.any()))
     found = fit_fold_networks(data, grid_of("ce", n_classes, 0.02, 0.2), seeds.tolist(), n_classes, 0.2, train)
     run = cast(TabularTraining, found.run)
     done = recipe.epochs if run.complete else float(np.isfinite(run.training_loss).sum(1).mean())
@@ -548,9 +546,11 @@ class CandidateSearch:
         self.codes, self.y, self.weight, self.task = rows.X, rows.y, rows.weight, task
         self._budget, self._clock, self._advance = budget, clock, advance
         self.folds = usable_folds(folds, rows.y, rows.weight, at_least_one=True)
+        self.n_needed = min(len(self.folds), -(-_ENOUGH_HELD_OUT // len(self.folds[0][1])))
         self.n_classes = int(self.y.max()) + 1
+        n_train = len(self.folds[0][0])
+        self._per_fold = 1 if n_train > _FEW_ROWS else 3 if n_train <= _VERY_FEW_ROWS else 2
         self.rejected: list[Tried] = []
-        self._dense_of_fold: dict[int, Any] = {}
         self._n_workers, self._threads = int(effective_n_jobs(task.n_jobs)), 1
         self._dask: Any = getattr(get_active_backend()[0], "client", None)
         self.numbers = numbers_view(task.categorical).fit(self.codes) if task.categorical.any() else None
@@ -560,28 +560,38 @@ class CandidateSearch:
         rows = np.concatenate([test for _, test in self.folds[:n_folds]])
         return rows, None if self.weight is None else self.weight[rows]
 
-    def run(self, wanted: Sequence[CandidateModel]) -> list[CrossFitted]:
-        """Cross-fit the candidates that there is time for, at least one; ``folds`` are then those that were used."""
-        networks = [one for one in wanted if one.is_network]
-        fitted = self._race([one for one in wanted if not one.is_network])
+    def run(self, wanted: Sequence[CandidateModel]) -> tuple[list[CrossFitted], tuple[float, ...]]:
+        """Cross-fit the candidates that there is time for, at least one; return them and their weights.
+
+        ``folds`` are then those that were used.
+        """
+        networks = [one for one in wanted if one.view == "numbers"]
+        fitted = self._race([one for one in wanted if one not in networks])
         costs = self._costs(networks, fitted)
-        if self._n_affordable(fitted, costs) < len(self.folds) and len(fitted) > 1:
+        if fitted and self._n_affordable(fitted, costs) < len(self.folds):
             shares = self._weights(fitted, 1)
             self.rejected += [one.report(0.0) for one, share in zip(fitted, shares, strict=True) if not share]
-            fitted = [one for one, share in zip(fitted, shares, strict=True) if share]
-        if self._n_affordable(fitted, costs) < 1 and len(costs) > 1:
-            cheapest = min(costs, key=lambda one: costs[one])
-            costs = {cheapest: costs[cheapest]}
-        if any(self._n_affordable(fitted, costs) < one.least for one in costs) and fitted:
-            costs = {}
-        del self.folds[max(1, int(self._n_affordable(fitted, costs))) :]
+            useful = [one for one, share in zip(fitted, shares, strict=True) if share]
+            fitted = self._without_slow(useful, 2 * self.n_needed)  # which leaves half of the time to networks
+            # two kinds of networks, and several of a fold, only where there is time for enough folds
+            while len(costs) > 1 and self._n_affordable(fitted, costs) < self.n_needed:
+                del costs[max(costs, key=lambda one: costs[one])]
+            while costs and self._per_fold > 1 and self._n_affordable(fitted, costs) < self.n_needed:
+                costs = {one: seconds * (1 - 1 / self._per_fold) for one, seconds in costs.items()}
+                self._per_fold -= 1
+            if any(self._n_affordable(fitted, costs) < one.least for one in costs):
+                costs = {}
+            if not costs:
+                fitted = self._without_slow(useful, self.n_needed)
+        del self.folds[int(np.clip(self._n_affordable(fitted, costs), 1, len(self.folds))) :]
         self._fit_other_folds(fitted)
         for candidate in tuple(costs):
-            seconds = (self._left() - self._reserved(fitted)) / sum(costs.values())
-            fitted.append(self._fit_networks(candidate, costs.pop(candidate) * seconds))
+            started, left = self._clock(), (self._left() - self._reserved(fitted)) / sum(costs.values())
+            model, scores, done, _ = self._train_networks(candidate, costs.pop(candidate) * left, self._recipe())
+            fitted.append(CrossFitted(candidate, model=model, seconds=self._clock() - started))
+            fitted[-1].keep(scores, None, done, 0.0)
         fitted = [one for one in fitted if one.is_worth_it] or fitted[:1]
-        self._weights(fitted)
-        return fitted
+        return fitted, self._weights(fitted)
 
     def _left(self) -> float:
         return self._budget - self._clock()
@@ -592,13 +602,29 @@ class CandidateSearch:
         return _OF_ALL_ROWS * max(sum(each) / self._n_workers, *each, 0.0)
 
     def _n_affordable(self, fitted: Sequence[CrossFitted], costs: ByCandidate) -> float:
-        """Return how many folds there is time for; the first of those that are fitted is done."""
+        """Return how many folds there is time for, even more than there are; the first of those fitted is done."""
         done = sum(one.last_fit for one in fitted) / self._n_workers
         each = done + sum(costs.values()) / len(self.folds)
-        return min((self._left() - self._reserved(fitted) + done) / max(each, 1e-9), len(self.folds))
+        return (self._left() - self._reserved(fitted) + done) / max(each, 1e-9)
+
+    def _without_slow(self, fitted: Sequence[CrossFitted], n_folds: int) -> list[CrossFitted]:
+        """Return the candidates without those of least use for their time, so that there is time for so many folds."""
+        kept = list(fitted)
+        weight = self.held_out(1)[1]
+
+        def log_loss(members: Sequence[CrossFitted]) -> float:
+            columns = [one.true_class for one in members]
+            mixture: Floats = np.asarray(mixture_weights(columns, weight)) @ np.array(columns)
+            return float(-np.average(np.log(np.maximum(mixture, _SMALLEST)), weights=weight))
+
+        while len(kept) > 1 and self._n_affordable(kept, {}) < n_folds:
+            without = {one: [other for other in kept if other is not one] for one in kept}
+            kept = without[min(kept, key=lambda one: (log_loss(without[one]) - log_loss(kept)) / one.last_fit)]
+        return kept
 
     def _race(self, candidates: Sequence[CandidateModel]) -> list[CrossFitted]:
         """Fit the first fold; return the candidates that got enough training, or else the first."""
+        slice_of_time = 1 / (3 + self.n_needed)
         raced: list[CrossFitted] = []
         for name in {one.library for one in candidates if one.library}:
             import_module(name)  # one thread must not see what another has only imported in part
@@ -606,7 +632,7 @@ class CandidateSearch:
         def race(candidate: CandidateModel) -> CrossFitted:
             one, seconds = CrossFitted(candidate), self._left() - self._reserved(raced)
             if seconds > 0 or candidate is candidates[0]:
-                share = 1 / (1 + _OF_ALL_ROWS) if candidate.view == "text" else _SLICE
+                share = 1 / (1 + _OF_ALL_ROWS) if candidate.view == "text" else slice_of_time
                 one.keep(*self._fit_fold(one, 0, share * seconds, candidate.least))
                 raced.append(one)
             self._advance(0, candidate.name)
@@ -657,7 +683,7 @@ class CandidateSearch:
             if one.model is not None:
                 return one.model
             rows = self._sample(np.arange(len(self.y)), one.share_of_rows)
-            model, _, seconds = self._fit(one.candidate, views[one.candidate.view][rows], rows, np.inf, one.trained)
+            model, _, seconds = self._fit(one.candidate, views[one.candidate.view][rows], rows, at_most=one.trained)
             one.seconds += seconds
             return model
 
@@ -669,27 +695,19 @@ class CandidateSearch:
         self._threads = max(1, spare)
         return on_workers(function, items, n_workers=self._n_workers)
 
-    def _fit(
-        self,
-        candidate: CandidateModel,
-        X: Features,
-        rows: Ints,
-        seconds: float = np.inf,
-        at_most: float = 1.0,
-        at_least: float = 0.0,
-    ) -> tuple[Any, float, float]:
+    def _fit(self, candidate: CandidateModel, X: Features, rows: Ints, **limits: float) -> tuple[Any, float, float]:
         """Fit a new model on some rows; return it, the share of the training that was done, and the time it took."""
         weight, task = None if self.weight is None else self.weight[rows], replace(self.task, n_jobs=self._threads)
-        model, done, taken = self._run(_fitted, candidate, task, X, self.y[rows], weight, seconds, at_most, at_least)
+        model, done, taken = self._run(_fitted, candidate, task, X, self.y[rows], weight, **limits)
         if candidate.view == "text":  # in this order of memory a product with a sparse row copies nothing
             model.coef_ = np.asfortranarray(model.coef_, dtype=np.float32)
         return model, done, taken
 
-    def _run(self, function: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
+    def _run(self, function: Callable[..., tuple[Any, ...]], *arguments: Any, **named: Any) -> tuple[Any, ...]:
         """Call a function, on a Dask worker where joblib uses Dask."""
         if self._dask is None:
-            return function(*arguments)
-        return self._dask.submit(function, *arguments, pure=False).result()  # type: ignore[no-any-return]
+            return function(*arguments, **named)
+        return self._dask.submit(function, *arguments, **named, pure=False).result()  # type: ignore[no-any-return]
 
     def _fit_fold(
         self, one: CrossFitted, number: int, seconds: float = np.inf, at_least: float = 0.0
@@ -701,8 +719,8 @@ class CandidateSearch:
         if np.isfinite(seconds) and len(train) > (_FEW_ROWS if candidate.view == "text" else _MANY_ROWS):
             one.share_of_rows = self._affordable_share(candidate, train, seconds)
         rows = self._sample(train, one.share_of_rows)
-        seen, unseen = self._views(candidate, number, rows, test)
-        model, done, _ = self._fit(candidate, seen, rows, seconds, one.trained, at_least)
+        seen, unseen = self._views(candidate, rows, test)
+        model, done, _ = self._fit(candidate, seen, rows, seconds=seconds, at_most=one.trained, at_least=at_least)
         proba = proba_of(model, unseen, np.arange(self.n_classes))
         top = top_score(model, unseen) if candidate.view == "text" else None
         self._advance(100 / len(self.folds), candidate.name)
@@ -711,8 +729,8 @@ class CandidateSearch:
     def _affordable_share(self, candidate: CandidateModel, train: Ints, seconds: float) -> float:
         """Return the share of the rows that can be trained on in this time, estimated by training on a few of them."""
         few = self._sample(train, max(0.02, 2000 / len(train)))
-        view = self._views(candidate, 0, few, few[:1])[0]
-        _, done, taken = self._fit(candidate, view, few, _PROBE_SHARE * seconds)
+        view = self._views(candidate, few, few[:1])[0]
+        _, done, taken = self._fit(candidate, view, few, seconds=_PROBE_SHARE * seconds)
         forecast = max(taken, 1e-9) / max(done, 1e-9) * len(train) / len(few)
         return float(np.clip(0.8 * seconds / forecast, len(few) / len(train), 1.0))
 
@@ -735,18 +753,11 @@ class CandidateSearch:
             wall = self._clock.in_wall_time(seconds)
         # progress is only seen where the networks are trained in this process
         advance = (self._advance,) if self._dask is None else ()
-        return self._run(_trained_networks, candidate, self.task, rows, self.folds, recipe, wall, *advance)
+        n_members = max(len(self.folds) * self._per_fold, 2)
+        return self._run(_trained_networks, candidate, self.task, rows, self.folds, n_members, recipe, wall, *advance)
 
-    def _fit_networks(self, candidate: CandidateModel, seconds: float) -> CrossFitted:
-        """Train the networks of all folds as one stack, which is the final ensemble."""
-        started = self._clock()
-        model, scores, done, _ = self._train_networks(candidate, seconds, self._recipe())
-        fitted = CrossFitted(candidate, model=model, seconds=self._clock() - started)
-        fitted.keep(scores, None, done, 0.0)
-        return fitted
-
-    def _views(self, candidate: CandidateModel, fold: int, train: Ints, test: Ints) -> list[Any]:
-        """Return the candidate's view of the rows to train on and to predict; the view is fitted on each fold."""
+    def _views(self, candidate: CandidateModel, train: Ints, test: Ints) -> list[Any]:
+        """Return the candidate's view of the rows to train on, on which the view is fitted, and to predict."""
         if candidate.view == "text":
             ngrams, other = Ngrams(), self.other_view(train)
             weights = ngrams.fit_transform(self.texts[train]), ngrams.transform(self.texts[test])
@@ -754,12 +765,11 @@ class CandidateSearch:
                 beside(one, other, self.codes[rows, : self.task.n_other])
                 for one, rows in zip(weights, (train, test), strict=True)
             ]
+        codes = [self.codes[train], self.codes[test]]
         if candidate.view == "codes":
-            return [self.codes[train], self.codes[test]]
-        if fold not in self._dense_of_fold:
-            whole = self.codes[self.folds[fold][0]]
-            self._dense_of_fold[fold] = dense_view(self.task.categorical, self.task.n_text).fit(whole)
-        return [self._dense_of_fold[fold].transform(self.codes[rows]) for rows in (train, test)]
+            return codes
+        dense = dense_view(self.task.categorical, self.task.n_text).fit(codes[0])
+        return [dense.transform(one) for one in codes]
 
     def _sample(self, rows: Ints, share: float) -> Ints:
         """Return a share of the rows at random, with at least one of every class."""

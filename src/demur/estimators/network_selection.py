@@ -69,12 +69,10 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows that networks have not seen, and their decisions for these rows.
+    """Classes and weights of rows that networks have not seen, and their decisions for these rows.
 
     Parameters
     ----------
-    rows : array of int
-        Their numbers.
     y, label : arrays of int
     reject : array of bool
     scores : array of shape (n_rows, n_classes)
@@ -82,7 +80,6 @@ class HeldOut:
     weight : array
     """
 
-    rows: Ints
     y: Ints
     label: Ints
     reject: Mask
@@ -149,12 +146,10 @@ def judged(entry: GridEntry, loss: Loss, members: Sequence[int], held_out: HeldO
     held_out : HeldOut
     cost : float
     """
-    if not members:
-        return Candidate(loss, entry.weight_decay, (), np.inf, np.nan, failed=True, log_loss=np.inf)
-    y, reject = held_out.y, held_out.reject
+    y, reject, weights = held_out.y, held_out.reject, held_out.weight
     if not len(y):
-        return Candidate(loss, entry.weight_decay, tuple(members), np.nan, np.nan, failed=False)
-    weights = held_out.weight
+        risk = np.nan if members else np.inf
+        return Candidate(loss, entry.weight_decay, tuple(members), risk, np.nan, failed=not members, log_loss=risk)
     wrong = weights @ (~reject & (held_out.label != y)) / weights.sum()
     rejected = weights @ reject / weights.sum()
     log_loss = None
@@ -555,16 +550,14 @@ def fit_fold_networks(
         return FittedNetworks(networks=trained.take(members), **scaling, mean_of=mean_of, loss=loss)
 
     def held_out(loss: Loss, members: Sequence[int]) -> HeldOut:
-        rows, found = [np.empty(0, np.int64)], [(np.empty(0, np.int64), np.empty(0, bool), np.empty((0, n_classes)))]
+        none = np.empty(0, np.int64)
+        found = [(none, none, none == 0, np.empty((0, n_classes)), data.weight[:0])]
         for part, (_, test) in enumerate(data.parts):
             own = [member for member in members if part_of[member] == part]
             if own and len(test):
                 decision, scores = fitted(loss, own).decide_and_score(data.rows.X[test], cost, n_classes)
-                rows.append(test)
-                found.append((decision.label, decision.reject, scores))
-        which = np.concatenate(rows)
-        label, reject, scores = map(np.concatenate, zip(*found, strict=True))
-        return HeldOut(which, data.rows.y[which], label, reject, scores, data.weight[which])
+                found.append((data.rows.y[test], decision.label, decision.reject, scores, data.weight[test]))
+        return HeldOut(*map(np.concatenate, zip(*found, strict=True)))
 
     candidates, outcomes = [], []
     for number, entry in enumerate(grid):

@@ -178,8 +178,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         prediction time; after a change, only a rule that is fitted needs another ``fit`` or :meth:`fit_rule`.
     calibration : {"auto", "temperature", "isotonic", "sigmoid", None} or object, default="auto"
         Calibration of the probabilities. "auto" chooses between none, a temperature, a temperature with class biases
-        and sigmoids by the log loss of out-of-fold probabilities (:func:`~demur.calibration.best_calibration`). An
-        object has ``fit(proba, y)`` and ``transform(proba)``.
+        and sigmoids by the log loss of out-of-fold probabilities (:func:`~demur.calibration.best_calibration`), and
+        smooths probabilities of 0. An object has ``fit(proba, y)`` and ``transform(proba)``.
     cv : int, splitter or iterable, default=5
         Folds of the calibration. If ``fit`` gets ``groups``, rows of one group stay on one side of every fold.
     reject_label : object, optional
@@ -306,9 +306,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         counts = np.bincount(codes, weight, minlength=len(self.classes_))
         self.class_prior_ = counts / counts.sum()
         blocks = blocks_of(X, labels, groups)
-        folds, calibrate = [], self.calibration is not None
-        if calibrate or isinstance(base, AutoClassifier) or _needs_fit(self.rule):
-            folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)  # once, because cv may be a generator
+        calibrate = self.calibration is not None
+        folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks)  # once, because cv may be a generator
         train, copies = np.arange(len(labels)), None
         if _needs_fit(self.rule):
             share = self._share_for_rule(base, folds, len(labels) // blocks.times, weight)
@@ -459,8 +458,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         model, share = self.estimator_, self.out_of_scope_share
         reads_text = isinstance(model, AutoClassifier) and model.encoding_.dense_text is not None
         self.points_ = None
+        n_outside = 0 if outside is None else _num_samples(outside)
         if share is None:
-            n_outside = 0 if outside is None else _num_samples(outside)
             expected = self.out_of_scope is not None or reads_text
             share = max(DEFAULT_SHARE, n_outside / (n_outside + len(y))) if expected else 0.0
         if not share or len(held_out) < FEWEST_OUTSIDE:
@@ -470,7 +469,7 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         held = self._scope_input(_safe_indexing(X, held_out))
         top = model.held_out_top_ if reads_text else None
         inside = held._replace(proba=proba, top=top)
-        enough = outside is not None and _num_samples(outside) >= FEWEST_OUTSIDE
+        enough = n_outside >= FEWEST_OUTSIDE
         in_svd = reads_text and model.encoding_.dense_text.embeddings is None
         return Scope.learn(inside, y[held_out], self._scope_input(outside) if enough else None, share, in_svd)
 

@@ -210,7 +210,7 @@ def _check_columns(graph: Graph, model: Estimator) -> None:
 
 
 def _at(scaling: TemperatureScaling) -> Callable[[Any], Any]:
-    return lambda p: at_temperature(p, scaling.temperature_, scaling.biases_)
+    return lambda p: at_temperature(p, scaling.temperature_, scaling.biases_, scaling.smoothing_)
 
 
 def _networks(graph: Graph, X: str, model: RejectClassifier) -> str:
