@@ -37,7 +37,8 @@ _MOST_NUMBERS = 1 << 20
 _FEWEST_KEPT = 32
 _MOST_INDICATORS = 32
 """The most categories of a column that count in distances; the others are equal to each other."""
-_INFINITE = 1e300
+_LARGEST = 1e300
+"""Larger numbers, infinity included, count as this one, in training rows and in new ones."""
 _FURTHEST = 1e3
 """The largest scaled value of a number, in ranges."""
 _ROWS_FOR_QUANTILES = 20_000
@@ -219,7 +220,6 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             Block of each row, such as the patient: a row is scored from the rows of other blocks.
         """
         rows = _as_rows(X)
-        rows = np.where(np.abs(rows) < _INFINITE, rows, np.nan)
         if len(rows) < FEWEST_ROWS:
             raise InputError(
                 f"{len(rows)} training rows are too few to calibrate novelty; give at least {FEWEST_ROWS}."
@@ -317,7 +317,7 @@ def check_rate(rate: object, n_rows: int | None = None) -> None:
 
 
 def _as_rows(X: ArrayLike) -> Floats:
-    rows = np.asarray(X, dtype=np.float64)
+    rows = np.clip(np.asarray(X, dtype=np.float64), -_LARGEST, _LARGEST)
     if rows.ndim != 2 or not rows.shape[1]:
         raise InputError(f"rows must have shape (n, n_features), got {rows.shape}.")
     return rows
