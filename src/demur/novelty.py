@@ -8,10 +8,10 @@ category. Training rows are scored in the same way from the *other* training row
 import warnings
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -124,13 +124,9 @@ class TrainingRows:
         """Return the squared distance of each point to the nearest kept row, or 0 if a row is within ``enough``."""
         found = np.zeros(len(points))
         for start in range(0, len(points), _PIECE):
-            piece = slice(start, start + _PIECE)
-            some = points[piece]
-            near = _least(some.astype(np.float32), self.kept[:_FIRST].astype(np.float32))
-            room = 1e-5 * (enough + some.shape[1] + np.einsum("ij,ij->i", some, some))  # for rounding
-            left = np.flatnonzero(near > enough - room)
-            if len(left):
-                found[piece][left] = _least(some[left], self.kept)
+            some = points[start : start + _PIECE]
+            far = _least(some, self.kept[:_FIRST]) > enough
+            found[start : start + _PIECE][far] = _least(some[far], self.kept)
         found[found < _ZERO] = 0.0
         return found
 
@@ -146,10 +142,10 @@ class TrainingRows:
         return np.concatenate([beyond, _PER_UNSEEN * ~(in_table & seen | np.isnan(codes))], axis=1)
 
 
-def _least(points: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+def _least(points: Floats, rows: Floats) -> Floats:
     """Return the squared distance of each point to the nearest of the rows."""
     lengths = (rows * rows).sum(axis=1) - 2 * points @ rows.T
-    found: NDArray[Any] = lengths.min(axis=1) + (points * points).sum(axis=1)
+    found: Floats = lengths.min(axis=1) + (points * points).sum(axis=1)
     return found
 
 

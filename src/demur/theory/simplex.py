@@ -12,7 +12,7 @@ from torch import Tensor
 from demur.array_types import Floats
 from demur.theory.bayes import Target
 from demur.theory.examined_loss import ExaminedLoss, draw_towards
-from demur.theory.pointwise_risk import equal_values, find_minima
+from demur.theory.pointwise_risk import RiskProblem, equal_values
 
 Region: TypeAlias = Literal["answer", "reject", "boundary"]
 """Where max eta >= 1 - c, where it is <= 1 - c, and where it equals 1 - c."""
@@ -140,7 +140,11 @@ def adversarial_eta(subject: ExaminedLoss, cost: float) -> Iterator[Tensor]:
     """
 
     def acceptance(eta: Tensor) -> Tensor:
-        return subject.loss.rule(find_minima(subject, eta).scores, cost).acceptance.detach().double()
+        found = eta.new_empty(len(eta))
+        for rows, problem in RiskProblem.batches(subject, eta):  # one start: each eta found is tried thoroughly
+            unknowns, _ = problem.descend(problem.risk, problem.guess()[0])
+            found[rows] = subject.loss.rule(problem.scores(unknowns), cost).acceptance.detach().double()
+        return found
 
     rows = []
     for sign in (1, -1):  # where it accepts most it should reject, and the reverse
