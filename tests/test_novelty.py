@@ -94,7 +94,7 @@ def test_infinite_and_missing_values(usual):
     rows = [[np.inf, 1, 10.0], [np.nan, 1, 10.0], [np.nan, np.nan, np.nan]]
     novel = usual.novel(rows)
     assert novel[0]
-    assert not novel[1:].any()  # gaps are ordinary life, even where training had none
+    assert not novel[1:].any()  # missing values are ordinary, even where training had none
     assert not usual.outside(rows)[1:].any()
 
 

@@ -150,7 +150,7 @@ def _least(points: Floats, rows: Floats) -> Floats:
 
 
 class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    r"""Detects out-of-distribution rows with a given false-alarm rate.
+    r"""Detector of out-of-distribution rows with a given false-alarm rate.
 
     The score of a row is :math:`\max(d / d_0, o)`. Here d is the distance to the nearest training row, each number
     divided by its range in training, with :math:`d_0` the 99 % quantile of that distance among training rows; and o

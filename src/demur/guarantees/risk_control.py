@@ -337,8 +337,8 @@ def fixed_sequence(
     """Test fixed thresholds from the most cautious down (learn then test, Angelopoulos et al. 2021).
 
     The hypothesis "the risk above t exceeds the target" is tested for each threshold of :func:`fixed_thresholds` by
-    an exact binomial test. A threshold is tested at its own part of delta, plus, if the one before it was rejected,
-    all that that one was tested at: the fallback procedure (Wiens 2003), fixed-sequence testing with several
+    an exact binomial test. A threshold is tested at its own part of delta plus, if the threshold before it was
+    rejected, the whole level of that test: the fallback procedure (Wiens 2003), fixed-sequence testing with several
     starts. The first wrong rejection, if any, is of a true hypothesis k at a level that is the sum of the parts since
     the last true one before k; these levels sum to at most delta over the true hypotheses, whatever they are.
     Given how many rows are accepted at a fixed threshold, their errors are binomial. So the guarantee is exact for

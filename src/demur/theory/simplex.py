@@ -4,6 +4,7 @@ Every function returns float64 tensors of shape (n_rows, n_classes). Unless said
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal, TypeAlias
 
 import torch
@@ -139,16 +140,16 @@ def adversarial_eta(subject: ExaminedLoss, cost: float) -> Iterator[Tensor]:
     True
     """
 
-    def acceptance(eta: Tensor) -> Tensor:
+    def acceptance(sign: int, eta: Tensor) -> Tensor:
         found = eta.new_empty(len(eta))
         for rows, problem in RiskProblem.batches(subject, eta):  # one start: each eta found is tried thoroughly
             unknowns, _ = problem.descend(problem.risk, problem.guess()[0])
             found[rows] = subject.loss.rule(problem.scores(unknowns), cost).acceptance.detach().double()
-        return found
+        return sign * found
 
     rows = []
     for sign in (1, -1):  # where it accepts most it should reject, and the reverse
-        _, worst = extreme_over(lambda eta, s=sign: s * acceptance(eta), subject, "boundary", rounds=3)
+        _, worst = extreme_over(partial(acceptance, sign), subject, "boundary", rounds=3)
         place = torch.nn.functional.one_hot(torch.tensor(int(worst.argmax())), subject.n_classes)
         others = (1 - place) * torch.from_numpy(worst) / cost
         rows += [(1 - cost - sign * step) * place + (cost + sign * step) * others for step in (1e-4, 1e-3, 5e-3, 0.02)]

@@ -186,9 +186,9 @@ def numeric_beta_bounds(
 ) -> tuple[float, float]:
     """Compute both bounds for any differentiable phi and psi from the slope of the risk at r = 0.
 
-    At r = 0 the best class scores do not depend on beta, and the slope is A(eta) + c psi'(0) beta: each eta has one
-    beta at which it vanishes. The bounds are the largest of these where Chow's rule answers and the least where it
-    rejects, over structured eta and ``rounds`` rounds of local search around the best.
+    At r = 0 the best class scores do not depend on beta, and the slope is A(eta) + B beta (B = c psi'(0) in the
+    paper's losses): each eta has one beta at which it vanishes. The bounds are the largest of these where Chow's rule
+    answers and the least where it rejects, over structured eta and ``rounds`` rounds of local search around the best.
 
     Examples
     --------
@@ -204,9 +204,14 @@ def numeric_beta_bounds(
             f"beta has no bounds for {subject.name}: Corollary 5 needs differentiable phi and psi, got {subject.phi} "
             f"and {subject.psi_or_phi}."
         )
-    unit = ExaminedLoss.untried(replace(subject, beta=1.0), n_classes, cost, symmetric=not subject.binary_only)
-    per_beta = cost * float(subject.psi_or_phi.slope(torch.zeros(1, dtype=torch.float64)))
-    if per_beta == 0:
+    middle = torch.full((1, n_classes), 1 / n_classes, dtype=torch.float64)
+    unit, double = (
+        ExaminedLoss.untried(replace(subject, beta=beta), n_classes, cost, symmetric=not subject.binary_only)
+        for beta in (1.0, 2.0)
+    )
+    once, twice = (float(rejector_slope(each, middle)[0]) for each in (unit, double))
+    per_beta = twice - once
+    if abs(per_beta) < 1e-12 * (1 + abs(once)):
         raise InputError(f"beta has no effect at r = 0 for psi = {subject.psi_or_phi}: its slope there is zero.")
 
     def beta_of(eta: Tensor) -> Tensor:
