@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtrik, betainc, betaincinv, logsumexp, ndtr
+from scipy.special import bdtrik, betainc, betainccinv, logsumexp, ndtr
 
 from demur.array_types import AnyArray, Floats, Mask
 from demur.errors import InputError
@@ -522,7 +522,7 @@ def upper_bound(errors: ArrayLike, n: ArrayLike, delta: ArrayLike) -> AnyArray:
     (0.0295, 0.0295)
     """
     right = np.subtract(n, errors)
-    bound = betaincinv(np.add(errors, 1), np.maximum(right, 1), np.subtract(1, delta))
+    bound = betainccinv(np.add(errors, 1), np.maximum(right, 1), np.asarray(delta, dtype=np.float64))
     return np.where((right > 0) & np.greater(delta, 0), bound, 1.0)
 
 
