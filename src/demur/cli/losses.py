@@ -71,15 +71,7 @@ def check(
             except InputError as error:
                 note(str(error))
     if figure is not None:
-        try:
-            from demur.theory import pictures
-        except ImportError as error:
-            raise MissingExtraError("--figure needs matplotlib: pip install 'demur[plot]'.") from error
-        drawn = pictures.draw_check(subject, classes, costs, outputs=outputs)
-        try:
-            drawn.savefig(figure, dpi=150)
-        except ValueError as error:  # the suffix is of no known format
-            raise InputError(f"--figure {figure}: {error}.") from error
+        _draw(figure, subject, classes, costs, outputs)
     if as_json:
         print_json({**report.as_dict(), "tightest": bounds, "repair": repaired and repaired.as_dict()})
     else:
@@ -93,6 +85,19 @@ def check(
     if rule is None and outputs == classes + 1:
         note(f"no --rule was given; score {outputs} was used as the score of declining (reject-score).")
     raise typer.Exit(EXIT_CODES[report.verdict])
+
+
+def _draw(figure: Path, loss: Any, n_classes: int, cost: Any, outputs: int | None) -> None:
+    """Write the plot of a check."""
+    try:
+        from demur.theory import pictures
+    except ImportError as error:
+        raise MissingExtraError("--figure needs matplotlib: pip install 'demur[plot]'.") from error
+    drawn = pictures.draw_check(loss, n_classes, cost, outputs=outputs)
+    try:
+        drawn.savefig(figure, dpi=150)
+    except ValueError as error:  # the suffix is of no known format
+        raise InputError(f"--figure {figure}: {error}.") from error
 
 
 def _changed(loss: str, rule: str | None, changes: dict[str, Any]) -> Any:
