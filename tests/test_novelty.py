@@ -94,7 +94,7 @@ def test_infinite_and_missing_values(usual):
     rows = [[np.inf, 1, 10.0], [np.nan, 1, 10.0], [np.nan, np.nan, np.nan]]
     novel = usual.novel(rows)
     assert novel[0]
-    assert not novel[1:].any()  # gaps are ordinary life, even where training had none
+    assert not novel[1:].any()  # missing values are ordinary, even where training had none
     assert not usual.outside(rows)[1:].any()
 
 
@@ -324,3 +324,14 @@ def test_a_few_rows_of_another_fit_and_rate():
     assert usual.novel([[5.0, 11.0]], rate=0.1).tolist() == [True]
     assert usual.novel([[5.0, 5.0]], rate=0.01).tolist() == [False]
     assert usual.set_params(rate="auto").novel([[5.0, 5.0]]).tolist() == [False]
+
+
+def test_infinite_values_of_training_rows_are_ordinary_in_new_rows():
+    rng = np.random.default_rng(0)
+
+    def draw(n_rows):
+        return np.column_stack([np.where(rng.random(n_rows) < 0.1, np.inf, 1.0), rng.normal(size=n_rows)])
+
+    usual = Novelty(rate=0.05).fit(draw(500))
+    assert usual.novel(draw(2000)).mean() < 0.08
+    assert not usual.novel(draw(2000), "auto").any()

@@ -301,3 +301,9 @@ def test_a_rule_of_ones_own_is_one_class():
     with pytest.raises(ValueError, match=r"unknown rule 'lead'.*Available: chow"):
         get_rule("lead")
     assert Rule.explain(Lead(0.25)) == "It decides by the rule Lead(lead=0.25)."
+
+
+def test_single_precision_decides_as_where_the_threshold_was_fitted():
+    proba = np.array([[0.8, 0.2]], dtype=np.float32)  # just above 0.8 in double precision
+    for rule in (Threshold(0.8), Chow(0.2)):
+        assert rule.decide(proba).reject == rule.decide(np.float64(proba)).reject

@@ -188,9 +188,9 @@ def _standard_errors(ratios: Floats, prior: Floats) -> Floats:
     present = prior > 1e-9
     scores = ratios[:, present] / (ratios @ prior)[:, None]
     scores -= scores.mean(axis=1, keepdims=True)  # frequencies move in the plane of sum 1
-    sizes, directions = np.linalg.eigh(scores.T @ scores + 1.0)  # 1.0 fixes their sum
+    information = scores.T @ scores + 1.0 + 1e-9 * np.eye(present.sum())  # 1.0 fixes their sum
     errors = np.zeros(len(prior))
-    variance = (directions**2 / np.maximum(sizes, 1e-9)).sum(axis=1) - 1 / present.sum() ** 2
+    variance = np.diag(np.linalg.inv(information)) - 1 / present.sum() ** 2
     errors[present] = np.sqrt(np.clip(variance, 0, 0.25))
     return errors
 

@@ -85,7 +85,7 @@ class NamedClasses(Generic[T]):
         return self._classes[name]
 
     def __delitem__(self, name: str) -> None:
-        self[name]  # so that a name that is not there is refused in words
+        self[name]  # raises the error for an unknown name
         del self._classes[name], self._fields[name]
 
     def __iter__(self) -> Iterator[str]:

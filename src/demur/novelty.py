@@ -37,7 +37,8 @@ _MOST_NUMBERS = 1 << 20
 _FEWEST_KEPT = 32
 _MOST_INDICATORS = 32
 """The most categories of a column that count in distances; the others are equal to each other."""
-_INFINITE = 1e300
+_LARGEST = 1e300
+"""Larger numbers, infinity included, count as this one, in training rows and in new ones."""
 _FURTHEST = 1e3
 """The largest scaled value of a number, in ranges."""
 _ROWS_FOR_QUANTILES = 20_000
@@ -150,7 +151,7 @@ def _least(points: Floats, rows: Floats) -> Floats:
 
 
 class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
-    r"""Detects out-of-distribution rows with a given false-alarm rate.
+    r"""Detector of out-of-distribution rows with a given false-alarm rate.
 
     The score of a row is :math:`\max(d / d_0, o)`. Here d is the distance to the nearest training row, each number
     divided by its range in training, with :math:`d_0` the 99 % quantile of that distance among training rows; and o
@@ -216,7 +217,6 @@ class Novelty(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             Block of each row, such as the patient: a row is scored from the rows of other blocks.
         """
         rows = _as_rows(X)
-        rows = np.where(np.abs(rows) < _INFINITE, rows, np.nan)
         if len(rows) < FEWEST_ROWS:
             raise InputError(
                 f"{len(rows)} training rows are too few to calibrate novelty; give at least {FEWEST_ROWS}."
@@ -314,7 +314,7 @@ def check_rate(rate: object, n_rows: int | None = None) -> None:
 
 
 def _as_rows(X: ArrayLike) -> Floats:
-    rows = np.asarray(X, dtype=np.float64)
+    rows = np.clip(np.asarray(X, dtype=np.float64), -_LARGEST, _LARGEST)
     if rows.ndim != 2 or not rows.shape[1]:
         raise InputError(f"rows must have shape (n, n_features), got {rows.shape}.")
     return rows

@@ -336,7 +336,9 @@ class ThresholdRule(Rule):
 
     def _decide(self, proba: FloatArray) -> Decision[AnyArray]:
         confidence = proba.max(axis=-1)
-        return Decision.from_acceptance(proba.argmax(axis=-1), confidence - self.threshold_, confidence)
+        # In double precision, as where the threshold was fitted: 0.8 in single precision exceeds 0.8.
+        acceptance = np.subtract(confidence, self.threshold_, dtype=np.float64)
+        return Decision.from_acceptance(proba.argmax(axis=-1), acceptance, confidence)
 
 
 @register_rule
@@ -397,7 +399,7 @@ class CostMatrix(Rule):
 
     def __init__(self, costs: ArrayLike) -> None:
         self.costs = costs
-        self._matrix()  # refuses what is no cost matrix
+        self._matrix()  # raises if this is not a cost matrix
 
     def explain(self) -> str:
         return "It takes the action of least expected cost, an answer or declining; it guarantees nothing."
@@ -610,7 +612,7 @@ def check_weights(sample_weight: ArrayLike | None, n_examples: int) -> Floats:
 
 
 def _same_state(one: AnyMapping, other: AnyMapping) -> bool:
-    """Say whether two objects have equal attributes, arrays included."""
+    """Return whether two objects have equal attributes, arrays included."""
     return one.keys() == other.keys() and all(
         np.array_equal(value, other[name]) if np.ndim(value) or np.ndim(other[name]) else bool(value == other[name])
         for name, value in one.items()

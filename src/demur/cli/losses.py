@@ -1,6 +1,7 @@
 """``demur check`` and ``demur methods``: whether a loss is calibrated for rejection, and the list of all losses."""
 
 import dataclasses
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,7 +50,7 @@ def check(
 
     Example: demur check apc+log --classes 8 --cost 0.2
     """
-    costs: Any = _numbers("--cost", cost) if cost_matrix is None else _matrix(cost_matrix)
+    costs: Any = _costs(cost) if cost_matrix is None else _matrix(cost_matrix)
     from demur.theory import calibration_function, check_calibration
 
     subject = _changed(
@@ -70,11 +71,7 @@ def check(
             except InputError as error:
                 note(str(error))
     if figure is not None:
-        try:
-            from demur.theory import pictures
-        except ImportError as error:
-            raise MissingExtraError("--figure needs matplotlib: pip install 'demur[plot]'.") from error
-        pictures.draw_check(subject, classes, costs, outputs=outputs).savefig(figure, dpi=150)
+        _draw(figure, subject, classes, costs, outputs)
     if as_json:
         print_json({**report.as_dict(), "tightest": bounds, "repair": repaired and repaired.as_dict()})
     else:
@@ -90,6 +87,19 @@ def check(
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 
+def _draw(figure: Path, loss: Any, n_classes: int, cost: Any, outputs: int | None) -> None:
+    """Write the plot of a check."""
+    try:
+        from demur.theory import pictures
+    except ImportError as error:
+        raise MissingExtraError("--figure needs matplotlib: pip install 'demur[plot]'.") from error
+    drawn = pictures.draw_check(loss, n_classes, cost, outputs=outputs)
+    try:
+        drawn.savefig(figure, dpi=150)
+    except ValueError as error:  # the suffix is of no known format
+        raise InputError(f"--figure {figure}: {error}.") from error
+
+
 def _changed(loss: str, rule: str | None, changes: dict[str, Any]) -> Any:
     """Return the loss with the given rule and parameters."""
     from demur.losses import resolve
@@ -97,8 +107,8 @@ def _changed(loss: str, rule: str | None, changes: dict[str, Any]) -> Any:
 
     given: Any = load_object(rule) if rule is not None and ":" in rule else rule
     subject = resolve(loss, rule=given)
-    if changes["beta"] is not None and not changes["beta"].isalpha():
-        changes["beta"] = _numbers("--beta", changes["beta"])
+    with suppress(TypeError, ValueError):  # it is not given, or the name of a side, which the loss checks
+        changes["beta"] = float(changes["beta"])
     changes = {name: value for name, value in changes.items() if value is not None}
     for name in changes.keys() - {field.name for field in dataclasses.fields(subject)}:
         option = "kinks" if name == "differentiable" else name
@@ -106,12 +116,12 @@ def _changed(loss: str, rule: str | None, changes: dict[str, Any]) -> Any:
     return dataclasses.replace(subject, **changes)
 
 
-def _numbers(option: str, text: str) -> float | list[float]:
+def _costs(text: str) -> float | list[float]:
     """Return one number, or several that are separated by commas."""
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"{option}: {text!r} is not a number, or numbers with commas between them.") from None
+        raise InputError(f"--cost: {text!r} is not a number, or numbers with commas between them.") from None
     return numbers[0] if len(numbers) == 1 else numbers
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtrik, betainc, betaincinv, logsumexp, ndtr
+from scipy.special import bdtrik, betainc, betainccinv, logsumexp, ndtr
 
 from demur.array_types import AnyArray, Floats, Mask
 from demur.errors import InputError
@@ -337,8 +337,8 @@ def fixed_sequence(
     """Test fixed thresholds from the most cautious down (learn then test, Angelopoulos et al. 2021).
 
     The hypothesis "the risk above t exceeds the target" is tested for each threshold of :func:`fixed_thresholds` by
-    an exact binomial test. A threshold is tested at its own part of delta, plus, if the one before it was rejected,
-    all that that one was tested at: the fallback procedure (Wiens 2003), fixed-sequence testing with several
+    an exact binomial test. A threshold is tested at its own part of delta plus, if the threshold before it was
+    rejected, the whole level of that test: the fallback procedure (Wiens 2003), fixed-sequence testing with several
     starts. The first wrong rejection, if any, is of a true hypothesis k at a level that is the sum of the parts since
     the last true one before k; these levels sum to at most delta over the true hypotheses, whatever they are.
     Given how many rows are accepted at a fixed threshold, their errors are binomial. So the guarantee is exact for
@@ -522,7 +522,7 @@ def upper_bound(errors: ArrayLike, n: ArrayLike, delta: ArrayLike) -> AnyArray:
     (0.0295, 0.0295)
     """
     right = np.subtract(n, errors)
-    bound = betaincinv(np.add(errors, 1), np.maximum(right, 1), np.subtract(1, delta))
+    bound = betainccinv(np.add(errors, 1), np.maximum(right, 1), np.asarray(delta, dtype=np.float64))
     return np.where((right > 0) & np.greater(delta, 0), bound, 1.0)
 
 

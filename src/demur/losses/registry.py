@@ -230,7 +230,7 @@ def as_module(
     >>> as_module("ova+log", reduction="none")(torch.zeros(1, 3), torch.tensor([[0.5, 0.5, 0.0]]))  # 3 log 2
     tensor([2.0794])
     """
-    from demur.losses.loss_module import LossModule  # which imports torch
+    from demur.losses.loss_module import LossModule  # it imports torch
 
     return LossModule(resolve(loss), cost, reduction, ignore_index, label_smoothing, class_weight, class_dim)
 

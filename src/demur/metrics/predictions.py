@@ -92,14 +92,14 @@ def _rejected(pred: AnyArray, reject_label: Label, classes: set[Any]) -> Mask:
 
 def _equal(labels: AnyArray, marker: Any) -> Mask:
     """Return which labels are the marker; None and NaN stand for any missing value."""
-    # the distinct labels are few, so that a million labels take no second
+    # comparing the few distinct labels is fast for a million rows
     missing, distinct = is_missing(marker), set(labels.tolist())
     same = {label: missing if is_missing(label) else bool(label == marker) for label in distinct}
     return np.array([same[label] for label in labels.tolist()])
 
 
 def is_missing(label: Any) -> bool:
-    """Say whether a label is None, NaN or the missing value of pandas."""
+    """Return whether a label is None, NaN or the missing value of pandas."""
     try:
         return label is None or bool(label != label)
     except TypeError:  # the missing value of pandas refuses to be true or false

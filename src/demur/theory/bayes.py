@@ -18,7 +18,7 @@ REJECT = -1
 """The decision to reject; other decisions are class numbers. It is also the index of the last column of a cost
 matrix."""
 WRONG = 1e-8
-"""A decision that costs no more than this above the best one is right."""
+"""A decision counts as right if it costs at most this much more than the best one."""
 
 CostLike: TypeAlias = float | Sequence[float] | Floats | CostMatrix
 

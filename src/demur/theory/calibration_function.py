@@ -190,9 +190,9 @@ def least_gaps(subject: ExaminedLoss, cost: float, z: Floats) -> Floats:
         rows, number = eta[valid].clamp(min=0.0), number[valid.numpy()]
         if not len(rows):
             continue
-        np.minimum.at(best, number, _gaps(subject, rows, decision, cost))
+        np.minimum.at(best, number, _gaps(subject, rows, decision))
         if not subject.symmetric:  # two classes
-            np.minimum.at(best, number, _gaps(subject, rows.flip(-1), decision if decision == REJECT else 0, cost))
+            np.minimum.at(best, number, _gaps(subject, rows.flip(-1), decision if decision == REJECT else 0))
     result: Floats = np.where(z > 0, best.reshape(z.shape), 0.0)
     return result
 
@@ -222,27 +222,18 @@ def _losing(z: Floats, n_classes: int, cost: float, decision: int) -> tuple[Tens
     return torch.from_numpy(rows.reshape(-1, n_classes)), np.tile(np.arange(len(z)), len(shapes))
 
 
-def _gaps(subject: ExaminedLoss, eta: Tensor, decision: int, cost: float) -> Floats:
+def _gaps(subject: ExaminedLoss, eta: Tensor, decision: int) -> Floats:
     """Return, for each row, the best risk with a decision minus the least risk."""
     groups = equal_values(eta) if subject.symmetric else None
     if groups is not None and decision != REJECT:
         groups[:, decision] = groups.max() + 1  # the answered class keeps a score of its own
     problem = RiskProblem(subject, eta, groups)
-    nearby = RiskProblem(subject, _on_boundary(eta, decision, cost), groups)
     least, _ = problem.descend(problem.risk, problem.guess()[0])
-    start, _ = nearby.descend(nearby.risk, nearby.guess()[0])
     constraints = decision_constraints(subject, decision)
-    unknowns, violation = best_in_region(problem, constraints, start)
+    unknowns, violation = best_in_region(problem, constraints, torch.zeros_like(least))
     everywhere = torch.arange(len(eta))
     with torch.no_grad():
         gap = problem.risk(unknowns, everywhere) - problem.risk(least, everywhere)
         free = (constraints(problem.scores(least)) >= 0).all(-1)  # the minimiser takes this decision by itself
     gap = torch.where(violation < 1e-7, gap.clamp(min=0.0), torch.inf)
     return (torch.where(free, 0.0, gap) * subject.scale.unit).numpy()
-
-
-def _on_boundary(eta: Tensor, decision: int, cost: float) -> Tensor:
-    """Return eta moved to the boundary of the decision of Chow's rule, where the minimiser is close."""
-    place = eta.argmax(-1, keepdim=True) if decision == REJECT else torch.full((len(eta), 1), decision)
-    others = (eta + 1e-6).scatter(-1, place, 0.0)
-    return (others / others.sum(-1, keepdim=True) * cost).scatter(-1, place, 1 - cost)

@@ -160,7 +160,7 @@ class CalibrationReport:
         >>> repair.rule, repair.check.verdict
         (Relinked(cost=0.2, form='power', offset=array([0., 0.]), slope=0.5), 'calibrated')
         """
-        from demur.theory.repair import find_repair  # which checks what it finds
+        from demur.theory.repair import find_repair  # it imports this module
 
         return find_repair(self.subject)
 
@@ -474,7 +474,7 @@ print("The counterexample is confirmed.")
 
 
 def describe_eta(eta: Floats) -> str:
-    """Print class probabilities, equal ones together.
+    """Format class probabilities; equal ones are grouped.
 
     Examples
     --------

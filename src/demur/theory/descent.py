@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-from scipy.optimize import linprog
+from scipy.optimize import linprog, nnls
 from torch import Tensor
 
 from demur.array_types import Floats
@@ -238,25 +238,17 @@ def minimise_kinked_rows(
 
 
 def _shortest_in_hull(vectors: Tensor) -> Tensor:
-    """Return the shortest vector in the convex hull of each row's vectors (n_rows, m, d), by projected gradients."""
-    n_rows, m, _ = vectors.shape
-    gram = vectors @ vectors.transpose(-1, -2)
-    rate = 1 / gram.diagonal(dim1=-2, dim2=-1).sum(-1).clamp(min=1e-300)
-    weights = vectors.new_full((n_rows, m), 1 / m)
-    ahead, momentum = weights, 1.0
-    for _ in range(60):
-        new = _onto_simplex(ahead - rate[:, None] * (gram @ ahead.unsqueeze(-1))[..., 0])
-        following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
-        ahead = new + (momentum - 1) / following * (new - weights)
-        weights, momentum = new, following
-    return (weights.unsqueeze(-1) * vectors).sum(1)
+    """Return the shortest vector in the convex hull of each row's vectors (n_rows, m, d).
 
-
-def _onto_simplex(weights: Tensor) -> Tensor:
-    ordered = weights.sort(-1, descending=True).values
-    excess = (ordered.cumsum(-1) - 1) / torch.arange(1, weights.shape[-1] + 1, dtype=weights.dtype)
-    last = (ordered > excess).sum(-1, keepdim=True) - 1
-    return (weights - excess.gather(-1, last.clamp(min=0))).clamp(min=0)
+    For weights w >= 0 with the sum t, the least squares of (w @ vectors, t) towards (0, 1) have their minimum where
+    w / t are the weights of the shortest vector.
+    """
+    shortest = np.empty((len(vectors), vectors.shape[-1]))
+    for place, row in zip(shortest, vectors.numpy(), strict=True):
+        system = np.vstack([row.T / max(np.abs(row).max(), 1e-300), np.ones(len(row))])
+        weights, _ = nnls(system, np.eye(len(system))[-1])
+        place[:] = weights @ row / weights.sum()
+    return torch.from_numpy(shortest)
 
 
 def minimise_convex_kinks(

@@ -16,10 +16,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from math import log, sqrt
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.isotonic import isotonic_regression
 
 from demur.array_types import Floats
 from demur.errors import InputError
@@ -121,7 +122,11 @@ class LowerCurve:
 
         Up to the next node the function is known only to be at least the last value.
         """
-        return cls(*_lower_hull(np.r_[nodes[1:], nodes[-1]], np.r_[values[:-1], values[-1]]))
+        known = np.isfinite(values[:-1])
+        ends = nodes[1:][known]
+        steps = np.diff(ends, prepend=0.0)
+        slopes = isotonic_regression(np.diff(values[:-1][known], prepend=0.0) / steps, sample_weight=steps)
+        return cls(np.append(0.0, ends), np.append(0.0, np.cumsum(slopes * steps)))
 
     def __call__(self, z: ArrayLike) -> Floats:
         result: Floats = np.interp(np.asarray(z, dtype=np.float64), self.nodes, self.values)
@@ -137,22 +142,6 @@ def least_of(pieces: list[Piece], z: Floats) -> Floats:
     parts = [np.where(z <= high, f(np.clip(z, low, high)), np.inf) for f, low, high in pieces if high > low]
     least: Floats = np.where(z > 0, np.minimum.reduce(parts), 0.0)
     return least
-
-
-def _lower_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Return the corners of the largest convex function below the points, which starts at the origin."""
-    hull: list[tuple[float, float]] = [(0.0, 0.0)]
-    order = np.lexsort((-y, x))  # of points above each other the lowest comes last
-    for a, b in zip(x[order].tolist(), y[order].tolist(), strict=True):
-        if not np.isfinite(b):
-            continue
-        while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (a - hull[-2][0]) >= (b - hull[-2][1]) * (
-            hull[-1][0] - hull[-2][0]
-        ):
-            hull.pop()
-        hull.append((a, b))
-    corners = np.array(hull)
-    return corners[:, 0], corners[:, 1]
 
 
 def require_excess(surrogate_excess: float) -> float:
@@ -316,6 +305,9 @@ def _row(phi: MarginFunction) -> TableOneRow:
 class FunctionClass(ABC):
     """A set of functions from inputs of bounded Euclidean norm to the reals."""
 
+    factor: ClassVar[float] = 1.0
+    """The Rademacher complexity for n examples is at most this times the bound of the values divided by sqrt n."""
+
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
@@ -326,9 +318,9 @@ class FunctionClass(ABC):
     def range_bound(self) -> float:
         """Return a bound of the absolute value of g(x), over the class and the inputs."""
 
-    @abstractmethod
     def rademacher(self, n_samples: int) -> float:
         """Return a bound of the Rademacher complexity for ``n_samples`` examples."""
+        return self.factor * self.range_bound() / sqrt(n_samples)
 
 
 @dataclass(frozen=True)
@@ -357,9 +349,6 @@ class NormBoundedLinear(FunctionClass):
     def range_bound(self) -> float:
         return self.weight_norm * self.input_norm
 
-    def rademacher(self, n_samples: int) -> float:
-        return self.weight_norm * self.input_norm / sqrt(n_samples)
-
 
 @dataclass(frozen=True)
 class NormBoundedNetwork(FunctionClass):
@@ -385,15 +374,13 @@ class NormBoundedNetwork(FunctionClass):
     1.5991
     """
 
+    factor = sqrt(2 * log(2) * 2) + 1
     hidden_norm: float
     output_norm: float
     input_norm: float
 
     def range_bound(self) -> float:
         return self.hidden_norm * self.output_norm * self.input_norm
-
-    def rademacher(self, n_samples: int) -> float:
-        return (sqrt(2 * log(2) * 2) + 1) * self.range_bound() / sqrt(n_samples)
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ class RiskProblem:
         likely = self.eta.gather(-1, self.labels).clamp(min=1e-300).log()
         beyond = (0, self.n_unknowns - n_groups)
         starts = [origin]
-        starts += [pad((factor * likely).clamp(min=-28.0), beyond) for factor in (0.5, 1.0)]  # exp(-28) is nothing
+        starts += [pad((factor * likely).clamp(min=-28.0), beyond) for factor in (0.5, 1.0)]  # exp(-28) is negligible
         risks = torch.stack([self.subject.risk(self.scores(start), self.eta) for start in starts])
         best = torch.stack(starts)[risks.argmin(0), torch.arange(len(self.eta))]
         return [best, origin, starts[-1]]

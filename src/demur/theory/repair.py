@@ -168,7 +168,7 @@ def _linked(rule: Relinked, scores: Tensor) -> Tensor:
 
 
 def _check(loss: Loss, subject: ExaminedLoss) -> CalibrationReport:
-    from demur.theory.calibration_check import check_calibration  # which makes the reports that repair
+    from demur.theory.calibration_check import check_calibration  # its reports import this module
 
     return check_calibration(loss, subject.n_classes, float(subject.target.cost), seed=subject.seed)
 

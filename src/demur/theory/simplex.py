@@ -4,6 +4,7 @@ Every function returns float64 tensors of shape (n_rows, n_classes). Unless said
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal, TypeAlias
 
 import torch
@@ -11,18 +12,14 @@ from torch import Tensor
 
 from demur.array_types import Floats
 from demur.theory.bayes import Target
-from demur.theory.descent import second_order
 from demur.theory.examined_loss import ExaminedLoss, draw_towards
-from demur.theory.pointwise_risk import RiskProblem, equal_values, find_minima
+from demur.theory.pointwise_risk import RiskProblem, equal_values
 
 Region: TypeAlias = Literal["answer", "reject", "boundary"]
 """Where max eta >= 1 - c, where it is <= 1 - c, and where it equals 1 - c."""
 
 NEAREST = 1e-5
 """The least distance of max eta from 1 - c: nearer, a wrong decision costs less than the minimiser's accuracy."""
-
-
-ASCENT_STEPS = 12
 SMALL_SHARES = (0.003, 0.01, 0.03, 0.1)
 """Share of the last class in the probability of all but the largest: a loss may be flat for very rare classes."""
 
@@ -135,51 +132,28 @@ def random_eta(target: Target, n_pairs: int, generator: torch.Generator, *, tied
 def adversarial_eta(subject: ExaminedLoss, cost: float) -> Iterator[Tensor]:
     """Yield eta beside the boundary max eta = 1 - c at which the rule accepts most, or least, at the minimiser.
 
-    Gradient ascent on the acceptance, or on minus the acceptance, by the shares of the classes below the largest: the
-    slope follows from the second derivatives of the risk. For a rule whose acceptance has no slope there are none.
-
     Examples
     --------
     >>> from demur.losses import get
-    >>> rows = next(adversarial_eta(ExaminedLoss.untried(get("ce"), 3, 0.2), 0.2))
+    >>> rows = next(adversarial_eta(ExaminedLoss.untried(get("ce"), 3, 0.2, symmetric=True), 0.2))
     >>> bool(((rows.amax(-1) - 0.8).abs() < 0.05).all())
     True
     """
-    eta = structured_eta(torch.tensor([1 - cost], dtype=torch.float64), subject.n_classes)
-    eta = eta if subject.symmetric else over_all_classes(eta, 8 * subject.n_classes)
-    place = torch.nn.functional.one_hot(eta.argmax(-1), subject.n_classes).double().repeat(2, 1)
-    rest = (1 - place) * (eta.repeat(2, 1) + 1e-3)  # a class of probability 0 could never grow
-    sign = place.new_ones(len(place), 1)
-    sign[len(eta) :] = -1
-    scores = find_minima(subject, eta).scores.repeat(2, 1)
-    for _ in range(ASCENT_STEPS):
-        eta = (1 - cost) * place + cost * rest / rest.sum(-1, keepdim=True)
-        problem = RiskProblem(subject, eta)
-        scores, _ = problem.descend(problem.risk, scores, max_steps=30)
-        slope = _acceptance_slope(problem, scores)
-        if slope is None or subject.deadline.passed:
-            return
-        steepest = ((1 - place) * slope).abs().amax(-1, keepdim=True).clamp(min=1e-12)
-        rest = rest * torch.exp(2 * sign * slope / steepest)
-        rest = rest.clamp(min=1e-4 * float(rest.max())) * (1 - place)
-    for step in (-1e-4, -1e-3, -5e-3, -0.02):  # where it accepts most it should reject, and the reverse
-        top = 1 - cost + sign * step
-        yield top * place + (1 - top) * rest / rest.sum(-1, keepdim=True)
 
+    def acceptance(sign: int, eta: Tensor) -> Tensor:
+        found = eta.new_empty(len(eta))
+        for rows, problem in RiskProblem.batches(subject, eta):  # one start: each eta found is tried thoroughly
+            unknowns, _ = problem.descend(problem.risk, problem.guess()[0])
+            found[rows] = subject.loss.rule(problem.scores(unknowns), cost).acceptance.detach().double()
+        return sign * found
 
-def _acceptance_slope(problem: RiskProblem, scores: Tensor) -> Tensor | None:
-    """Return the derivatives of the acceptance at the minimiser with respect to eta; None without a derivative."""
-    subject = problem.subject
-    free = scores.detach().requires_grad_()
-    acceptance = subject.loss.rule(free, subject.target.cost).acceptance
-    if not acceptance.requires_grad:
-        return None
-    (towards,) = torch.autograd.grad(acceptance.sum(), free)
-    _, _, curvature = second_order(problem.risk, scores, torch.arange(len(scores)))
-    ridge = 1e-8 * (1 + curvature.abs().amax((-2, -1), keepdim=True)) * torch.eye(scores.shape[-1], dtype=torch.float64)
-    move = torch.linalg.lstsq(curvature + ridge, towards.unsqueeze(-1)).solution[..., 0]
-    move = move * (1e-4 / move.abs().amax(-1, keepdim=True).clamp(min=1e-300))
-    return (subject.each_value(scores - move) - subject.each_value(scores + move)).nan_to_num(0.0, 0.0, 0.0)
+    rows = []
+    for sign in (1, -1):  # where it accepts most it should reject, and the reverse
+        _, worst = extreme_over(partial(acceptance, sign), subject, "boundary", rounds=3)
+        place = torch.nn.functional.one_hot(torch.tensor(int(worst.argmax())), subject.n_classes)
+        others = (1 - place) * torch.from_numpy(worst) / cost
+        rows += [(1 - cost - sign * step) * place + (cost + sign * step) * others for step in (1e-4, 1e-3, 5e-3, 0.02)]
+    yield torch.stack(rows)
 
 
 def extreme_over(

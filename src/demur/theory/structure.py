@@ -398,7 +398,7 @@ class Reader:
 
     def largest(self, row: list[Expr], n: int = 1) -> tuple[list[Expr], Any]:
         """Return the largest of a row, or the two largest, and the place of the largest."""
-        if self.boxes is None:  # as a loss subtracts the largest score
+        if self.boxes is None:  # a loss may subtract the largest score before a softmax
             return [Symbol(f"max{row}", real=True)], UNDECIDED
         common = row[0].diff(COMMON) * COMMON
         where = [bounds(sympy.expand(form - common), self.boxes) for form in row]
