@@ -73,7 +73,8 @@ def test_a_cost_matrix_prices_them_like_a_wrong_answer():
 
 def test_few_out_of_scope_rows_are_left_to_the_distances():
     few = np.r_[np.flatnonzero(IN), np.flatnonzero(~IN)[:3]]
-    model = logistic(out_of_scope="none").fit(X[few], Y[few])
+    with pytest.warns(UserWarning, match="fewer than 10 out-of-scope rows are not learned from"):
+        model = logistic(out_of_scope="none").fit(X[few], Y[few])
     assert model.scope_.head is None
     assert model.decide(X).in_scope[~IN].mean() < 0.8
 

@@ -169,6 +169,13 @@ def test_a_wrong_row_is_named_by_its_number(files, monkeypatch):
         decide_file(model, files / "gap.npy", files / "out.csv", DecideOptions(chunk_rows=50))
 
 
+@pytest.mark.parametrize("value", [np.nan, 1e300])
+def test_a_matrix_without_a_usable_number_is_refused(files, value):
+    np.save(files / "none.npy", np.full_like(LOGITS, value, dtype=np.float64))
+    with pytest.raises(TableError, match="no row holds a number from -1e30 to 1e30"):
+        fit_proba(files / "none.npy", "y", labels=files / "y.npy")
+
+
 def test_large_logits_stay_in_order_under_every_calibration(files):
     np.save(files / "large.npy", LOGITS * np.float32(500))  # as probabilities they are 0 and 1
     for calibration in ("auto", "isotonic", "sigmoid"):

@@ -209,9 +209,20 @@ def _gains(decision: Decision[AnyArray], experts: Iterable[str]) -> tuple[Floats
 
 def _best(gains: Floats, names: list[str]) -> Ints:
     """Return the expert to ask without limits: in a tie an expert is asked, and of equal experts the first by name."""
-    by_name = np.argsort(names, kind="stable")
-    best = by_name[gains[:, by_name].argmax(axis=1)]
+    best = first_best(gains, names)
     return np.where(gains[np.arange(len(gains)), best] >= 0, best, -1)
+
+
+def first_best(worth: Floats, names: list[str]) -> Ints:
+    """Return the expert of largest value in each row, in a tie the first by name.
+
+    Examples
+    --------
+    >>> first_best(np.array([[1.0, 1.0], [2.0, 1.0]]), ["nurse", "doctor"])
+    array([1, 0])
+    """
+    by_name = np.argsort(names, kind="stable")
+    return np.asarray(by_name[worth[:, by_name].argmax(axis=1)])
 
 
 def _margins(gains: Floats, prices: Floats, order: Ints) -> tuple[Floats, Floats, Ints]:

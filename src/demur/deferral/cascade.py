@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
-from itertools import combinations
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -15,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from demur.array_types import AnyArray, AnyMapping, Floats, Ints, Mask, Objects
 from demur.columns.frames import shown
-from demur.deferral.experts import by_name, is_gap, numbers, read_experts
+from demur.deferral.experts import by_name, class_numbers, numbers, read_experts
 from demur.errors import InputError
 from demur.estimators.base import checked_labels
 from demur.estimators.splitting import Fold
@@ -28,6 +27,8 @@ ServiceSet: TypeAlias = int
 HUMAN = "human"
 """The name of the person who is always right, where there is one."""
 
+_ALL: ServiceSet = -1
+"""The set of all services: every bit is set."""
 _MOST = 6
 """The most services: there is a model for each set of them."""
 _LEAST = 25
@@ -230,8 +231,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         self.shares_ = np.bincount(codes) / len(codes)
         self.prices_ = np.array([one.price for one in (services | person).values()])
         said, sure, _ = self._read(answers, confidence, whole=True)
-        if len(said) != len(codes):
-            raise InputError(f"answers has {len(said):,} rows, and y has {len(codes):,}.")
+        _check_length(len(said), codes)
         n_classes, n_services = len(self.classes_), len(services)
         for s, name in enumerate(services):
             if (said[:, s] == n_classes).all():
@@ -247,7 +247,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             for train, test in folds:
                 table = AnswerTable.fit(said[train, s], sure[train, s], codes[train], n_classes)
                 logs[s, test] = table.predict(said[test, s], sure[test, s])
-        self.pools_, known = {}, {0: self._nobody(said, sure)}
+        self.pools_, known = {}, {0: self._known_by(said, sure)(0)}
         for some in _subsets(n_services):
             own = _members(some)
             self.pools_[some] = Pool.fit(logs[own], sure[:, own], codes, self.random_state)
@@ -374,14 +374,13 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
             return self
         if y is None:
             raise InputError("give the labels y, to certify an accuracy, or a budget.")
-        labels, certified = np.asarray(y), None
-        if len(labels) != n:
-            raise InputError(f"answers has {n:,} rows, and y has {len(labels):,}.")
-        codes = np.where(np.isin(labels, self.classes_), np.searchsorted(self.classes_, labels), -1)
+        labels, certified = np.array(y, dtype=object), None
+        _check_length(n, labels)
+        codes = class_numbers(labels, self.classes_)
         # Compared by their names: a label that fit has not seen has no number, but a service may answer it.
-        alone = by_name(answers, list(self.services)) == labels.astype(object)[:, None]
+        alone = by_name(answers, list(self.services)) == labels[:, None]
         for policy in reversed(self.policies_):
-            at = _follow(policy.cuts, self._all(n), known)[0]
+            at = _follow(policy.cuts, np.full(n, _ALL), known)[0]
             own = self._right(at, codes, known)
             lost = (alone & ~own[:, None]).sum(axis=0)
             won = (~alone & own[:, None]).sum(axis=0)
@@ -399,7 +398,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
 
     def _within_budget(self, budget: float, delta: float, n_rows: int, known: _KnownBy) -> tuple[Policy, Policy, float]:
         """Return two policies, and the share of the second, whose mean cost is certified to be within the budget."""
-        ends = [_follow(policy.cuts, self._all(n_rows), known)[0] for policy in self.policies_]
+        ends = [_follow(policy.cuts, np.full(n_rows, _ALL), known)[0] for policy in self.policies_]
         spent = [self._asked(at) @ self.prices_ for at in ends]
         largest, certified = float(self.prices_.sum()) - budget, None
         for step in range(8 * len(spent)):
@@ -425,9 +424,8 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         table, level = by_name(answers, names), by_name(confidence, names, "confidence")
         if table.shape != level.shape:
             raise InputError(f"confidence must have the shape of answers, {table.shape}, got {level.shape}.")
-        number_of = {label: number for number, label in enumerate(self.classes_.tolist())}
-        said = np.frompyfunc(lambda answer: number_of.get(answer, len(number_of)), 1, 1)(table).astype(np.int64)
-        given = ~np.frompyfunc(is_gap, 1, 1)(table).astype(bool)
+        said = class_numbers(table, self.classes_)
+        given = said >= 0
         for row, s in np.argwhere(~given)[:whole].tolist():
             raise InputError(
                 f"row {row + 1:,} has no answer of {names[s]!r}; every service must have answered each row."
@@ -438,7 +436,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                 f"row {row + 1:,} has an answer of {names[s]!r} and the confidence {sure[row, s]:g}: "
                 "give every answer a finite confidence, a constant if there is none."
             )
-        return said, sure, given
+        return np.where(given, said, len(self.classes_)), sure, given
 
     def _known_by(self, said: Ints, sure: Floats) -> _KnownBy:
         """Return the conclusions from the answers of a set of services, computed at first use."""
@@ -446,23 +444,15 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
         @cache
         def known(some: ServiceSet) -> _Known:
             own = _members(some)
-            if not own:
-                return self._nobody(said, sure)
+            if not own:  # before the first question
+                return _Known.of(some, np.tile(self.shares_, (len(said), 1)), said, sure)
             logs = np.array([self.tables_[s].predict(said[:, s], sure[:, s]) for s in own])
             return _Known.of(some, self.pools_[some].predict(logs, sure[:, own]), said, sure)
 
         return known
 
-    def _nobody(self, said: Ints, sure: Floats) -> _Known:
-        """Return the conclusions before the first question."""
-        return _Known.of(0, np.tile(self.shares_, (len(said), 1)), said, sure)
-
     def _asked(self, at: Ints) -> Mask:
         return (at[:, None] >> np.arange(len(self.prices_)) & 1).astype(bool)
-
-    def _all(self, n_rows: int) -> Ints:
-        """Return, for each row, that all services can be asked."""
-        return np.full(n_rows, (1 << len(self.prices_)) - 1)
 
     def _right(self, at: Ints, y: Ints, known: _KnownBy) -> Mask:
         """Return which answers are right; those of the human always are."""
@@ -485,7 +475,7 @@ class Cascade(BaseEstimator):  # type: ignore[misc] # scikit-learn is untyped
                 start: Cuts = {0: (np.full(len(self.classes_), np.inf), np.full(len(self.classes_), first))}
                 at = np.empty(len(y), dtype=np.int64)
                 for own, (_, test) in zip(apart, folds, strict=True):
-                    at[test] = _follow(start | own, self._all(len(y)), known.__getitem__)[0][test]
+                    at[test] = _follow(start | own, np.full(len(y), _ALL), known.__getitem__)[0][test]
                 right = self._right(at, y, known.__getitem__)
                 spent = self._asked(at) @ self.prices_
                 after_first = {some: own for some, own in cuts.items() if some >> first & 1}
@@ -654,9 +644,14 @@ def _by_set(at: Ints, known: _KnownBy, name: str) -> Floats:
     return found
 
 
+def _check_length(n_rows: int, y: AnyArray) -> None:
+    if len(y) != n_rows:
+        raise InputError(f"answers has {n_rows:,} rows, and y has {len(y):,}.")
+
+
 def _subsets(n_services: int) -> list[ServiceSet]:
     """Return all sets of services but the empty one, smaller ones first."""
-    return [sum(1 << s for s in some) for k in range(1, n_services + 1) for some in combinations(range(n_services), k)]
+    return sorted(range(1, 1 << n_services), key=int.bit_count)
 
 
 def _members(some: ServiceSet) -> list[int]:

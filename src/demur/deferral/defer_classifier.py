@@ -18,7 +18,6 @@ from demur.deferral.capacity import Capacity
 from demur.deferral.experts import (
     DeferringClassifier,
     Expert,
-    check_names,
     check_prices,
     read_answers,
     read_experts,
@@ -165,7 +164,6 @@ class DeferClassifier(TrainsNetworks, DeferringClassifier):
         loss, experts = resolve_joint(self.loss), self._check_parameters()
         device, rng = resolve_device(self.device), check_random_state(self.random_state)
         features, _, codes = self._learn_classes(X, y)
-        check_names(experts, self.classes_)
         right = self._right(answers, experts, codes)
         examples = checked_examples(features, codes, row_weights(features, sample_weight), groups, right)
         prices = np.array([one.price for one in experts.values()])

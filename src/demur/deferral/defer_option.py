@@ -21,7 +21,7 @@ from demur.deferral.expert_reliability import (
     fit_shares,
     recalibrated,
 )
-from demur.deferral.experts import DeferringClassifier, check_names, read_answers, read_experts
+from demur.deferral.experts import DeferringClassifier, read_answers, read_experts
 from demur.errors import InputError
 from demur.estimators.auto_classifier import AutoClassifier
 from demur.estimators.base import checked_labels, fit_clone, out_of_fold_proba, proba_of, row_weights
@@ -157,7 +157,6 @@ class DeferOption(AroundAnEstimator, DeferringClassifier):
             fit_params = {**fit_params, "sample_weight": weight}
         base = self._base(1 / (1 + len(experts)))
         self._learn_classes(base, labels)
-        check_names(experts, self.classes_)
         to_learn = [name for name, one in experts.items() if one.accuracy is None or self.combine]
         ballots = read_answers(answers, experts, self.classes_, len(labels), to_learn)
         folds = folds_of(self.cv, X, labels, groups=groups, blocks=blocks_of(X, labels, groups))

@@ -17,6 +17,8 @@ from demur.estimators.splitting import Fold
 
 _SMALLEST = 1e-6
 """Estimates are kept this far from 0 and 1 before log odds are taken of them."""
+_TINY = 1e-200
+"""Other probabilities are at least this: where all of them are 0, they share equally."""
 _ENOUGH = 30
 """So many answers without a mistake count as those of an expert who is always right."""
 
@@ -91,28 +93,25 @@ class ExpertReliability:
 
 def fit_reliability(rows: ExpertRows) -> ExpertReliability:
     """Try the ways of estimating that there are, and keep that of least log loss on rows it has not seen."""
-    by_class = _by_class(rows, np.arange(len(rows.y)))
+    everything = np.arange(len(rows.y))
+    by_class = _by_class(rows, everything)
     wrong, total = float(rows.weight @ (1 - rows.right)), float(rows.weight.sum())
     if wrong == 0 and (rows.weight > 0).sum() >= _ENOUGH:
         return ExpertReliability("share", 1.0, by_class, None, {"share": 0.0})
-    overall, mixed = np.empty(len(rows.right)), np.empty(len(rows.right))
-    for train, test in rows.folds:
-        weight, right = rows.weight[train], rows.right[train]
-        overall[test] = _smoothed(float(weight @ right), float(weight @ (1 - right)))
-        mixed[test] = rows.proba[test] @ _by_class(rows, train)
-    tried = {"share": overall, "confusion": mixed}
     inputs = {name: evidence(rows.proba, estimate) for name, estimate in rows.estimates.items()}
     if 0 < wrong < total:  # without a mistake, or a right answer, a regression would be certain after a single answer
         inputs["confidence"] = evidence(rows.proba)
-    for name, z in inputs.items():
-        tried[name] = overall.copy()
-        for train, test in rows.folds:
-            if rows.weight[train].any():
-                tried[name][test] = chance(_regression(rows, z, train), z[test])
+    tried = {name: np.empty(len(rows.y)) for name in ("share", "confusion", *inputs)}
+    for train, test in rows.folds:
+        share, is_answered = _share(rows, train), rows.weight[train].any()
+        tried["share"][test] = share
+        tried["confusion"][test] = rows.proba[test] @ _by_class(rows, train)
+        for name, z in inputs.items():
+            tried[name][test] = chance(_regression(rows, z, train), z[test]) if is_answered else share
     losses = {name: _log_loss(found, rows) for name, found in tried.items()}
     kind = min(losses, key=lambda name: losses[name])
-    model = _regression(rows, inputs[kind], np.arange(len(rows.y))) if kind in inputs else None
-    return ExpertReliability(kind, _smoothed(total - wrong, wrong), by_class, model, losses)
+    model = _regression(rows, inputs[kind], everything) if kind in inputs else None
+    return ExpertReliability(kind, _share(rows, everything), by_class, model, losses)
 
 
 def log_odds_of_best(proba: Floats) -> Floats:
@@ -136,11 +135,9 @@ def recalibrated(proba: Floats, right: Floats) -> Floats:
     array([[0.8 , 0.12, 0.08]])
     """
     best = proba.argmax(axis=1)[:, None]
-    others = proba.copy()
-    np.put_along_axis(others, best, 0.0, axis=1)
-    total = others.sum(axis=1, keepdims=True)
-    shares = np.where(total > 0, others / np.where(total > 0, total, 1), 1 / (proba.shape[1] - 1))
-    found: Floats = shares * (1 - right)[:, None]
+    found: Floats = np.maximum(proba, _TINY)
+    np.put_along_axis(found, best, 0.0, axis=1)
+    found *= ((1 - right) / found.sum(axis=1))[:, None]
     np.put_along_axis(found, best, right[:, None], axis=1)
     return found
 
@@ -176,8 +173,7 @@ def _by_class(rows: ExpertRows, some: Ints) -> Floats:
     n_classes, weight = rows.proba.shape[1], rows.weight[some]
     right = np.bincount(rows.y[some], weight * rows.right[some], minlength=n_classes)
     answers = np.bincount(rows.y[some], weight, minlength=n_classes)
-    share = _smoothed(float(right.sum()), float(answers.sum() - right.sum()))
-    return (right + share) / (answers + 1)
+    return (right + _share(rows, some)) / (answers + 1)
 
 
 def evidence(proba: Floats, *estimates: Floats) -> Floats:
@@ -190,8 +186,9 @@ def _log_loss(estimate: Floats, rows: ExpertRows) -> float:
     return float(np.average(np.logaddexp(0, odds) - rows.right * odds, weights=rows.weight))
 
 
-def _smoothed(right: float, wrong: float) -> float:
-    return (right + 0.5) / (right + wrong + 1)
+def _share(rows: ExpertRows, some: Ints) -> float:
+    """Return the share of right answers, with half an answer more of each kind."""
+    return float((rows.weight[some] @ rows.right[some] + 0.5) / (rows.weight[some].sum() + 1))
 
 
 def log_odds(share: Any) -> Any:

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight
 
 from demur.array_types import AnyArray, ByName, Estimator, Features, Floats, Ints, Objects
-from demur.deferral.capacity import Capacity
+from demur.deferral.capacity import Capacity, first_best
 from demur.errors import InputError, InputTypeError
 from demur.estimators.base import checked_labels
 from demur.rules import Decision
@@ -114,21 +114,6 @@ def read_experts(experts: Any) -> dict[str, Expert]:
     }
 
 
-def check_names(experts: Mapping[str, Expert], classes: AnyArray) -> None:
-    """Refuse an expert whose name is also a class.
-
-    Examples
-    --------
-    >>> check_names({"cat": Expert(0.1)}, np.array(["cat", "dog"]))
-    Traceback (most recent call last):
-        ...
-    demur.errors.InputError: the expert 'cat' is named like a class; give the expert another name.
-    """
-    named = [name for name in experts if name in set(classes.tolist())]
-    if named:
-        raise InputError(f"the expert {named[0]!r} is named like a class; give the expert another name.")
-
-
 def check_prices(prices: Any, experts: Mapping[str, Expert], n_rows: int) -> Floats:
     """Return the price of each expert on each row, of shape (n_rows, n_experts).
 
@@ -167,7 +152,7 @@ def check_prices(prices: Any, experts: Mapping[str, Expert], n_rows: int) -> Flo
 def read_answers(
     answers: Any, experts: Mapping[str, Expert], classes: AnyArray, n_rows: int, to_learn: Sequence[str] = ()
 ) -> Ballots:
-    """Read the answers of the experts, and refuse answers that are not classes.
+    """Read the answers of the experts; refuse answers that are not classes, and experts that are named like a class.
 
     Parameters
     ----------
@@ -187,6 +172,8 @@ def read_answers(
     >>> ballots.answer.ravel(), ballots.counts[:, 0]
     (array([ 0, -1]), array([[1., 0.], [0., 0.]]))
     """
+    for name in experts.keys() & set(classes.tolist()):
+        raise InputError(f"the expert {name!r} is named like a class; give the expert another name.")
     columns = _columns_by_expert({} if answers is None else answers, list(experts))
     counts = np.zeros((n_rows, len(experts), len(classes)))
     answer = np.full((n_rows, len(experts)), -1, dtype=np.int64)
@@ -252,18 +239,30 @@ def _codes(name: str, given: Any, classes: AnyArray, n_rows: int) -> Ints:
         raise InputError(
             f"the answers of {name!r} must have shape ({n_rows},) or ({n_rows}, n_people), got {labels.shape}."
         )
-    number_of = {label: number for number, label in enumerate(classes.tolist())}
-    codes = np.full(labels.shape, -1, dtype=np.int64)
-    for place, entry in np.ndenumerate(labels):
-        if entry in number_of:
-            codes[place] = number_of[entry]
-        elif not is_gap(entry):
-            known = ", ".join(map(repr, list(number_of)[:8])) + ", ..." * (len(number_of) > 8)
-            raise InputError(
-                f"the answer {entry!r} of {name!r} in row {place[0] + 1} is not among the classes {known}; leave a gap "
-                "(NaN or None) where an expert gave no answer."
-            )
+    codes = class_numbers(labels, classes)
+    for row, person in np.argwhere(codes == len(classes)).tolist():
+        known = ", ".join(map(repr, classes[:8].tolist())) + ", ..." * (len(classes) > 8)
+        raise InputError(
+            f"the answer {labels[row, person]!r} of {name!r} in row {row + 1} is not among the classes {known}; leave "
+            "a gap (NaN or None) where an expert gave no answer."
+        )
     return codes
+
+
+def class_numbers(answers: Objects, classes: AnyArray) -> Ints:
+    """Return the number of the class of each answer; -1 for a gap, and K for an answer that is not a class.
+
+    Examples
+    --------
+    >>> class_numbers(np.array(["b", None, "c"], dtype=object), np.array(["a", "b"]))
+    array([ 1, -1,  2])
+    """
+    number_of = {label: number for number, label in enumerate(classes.tolist())}
+
+    def number(answer: Any) -> int:
+        return number_of.get(answer, -1 if is_gap(answer) else len(number_of))
+
+    return np.asarray(np.frompyfunc(number, 1, 1)(answers), dtype=np.int64)
 
 
 def _as_objects(values: Any) -> Objects:
@@ -476,8 +475,7 @@ class DeferringClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
 
     def _best(self, proba: Floats, worth: Floats) -> Decision[AnyArray]:
         """Return the action of largest value for classes and experts; in a tie the first expert by name."""
-        by_name = np.argsort(list(self.experts_), kind="stable")
-        best = by_name[worth[:, by_name].argmax(axis=1)]
+        best = first_best(worth, list(self.experts_))
         acceptance = proba.max(axis=1) - worth[np.arange(len(worth)), best]
         reject = ~(acceptance > 0)
         ask, costs = np.where(reject, best, -1), np.column_stack([1 - proba, 1 - worth])

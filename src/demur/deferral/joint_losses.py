@@ -130,8 +130,7 @@ class JointLoss(Trainable):
         if self.has_estimates:
             proba, right = self.inverse_link(scores, n_experts)
             return proba, right - charged
-        share = torch.softmax(scores, -1)
-        return share[..., :-n_experts], share[..., -n_experts:]
+        return _split(torch.softmax(scores, -1), n_experts)
 
     @final
     def decide(self, scores: Tensor, prices: Prices) -> Decision[Tensor]:
@@ -255,7 +254,7 @@ class SoftmaxDeferral(JointLoss):
         return _cross_entropy(g, d, own, right, asked)
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
-        g, d = scores[..., :-n_experts], scores[..., -n_experts:]
+        g, d = _split(scores, n_experts)
         ahead = d - torch.logsumexp(g, -1, keepdim=True)
         return torch.softmax(g, -1), ahead.clamp(max=0.0).exp()
 
@@ -284,8 +283,7 @@ class OneVsAllDeferral(JointLoss):
         return one_versus_all(Logistic(), g, label) + _logistic(d, right, asked)
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
-        worth = torch.sigmoid(scores)
-        return worth[..., :-n_experts], worth[..., -n_experts:]
+        return _split(torch.sigmoid(scores), n_experts)
 
 
 @register_joint()
@@ -315,7 +313,7 @@ class AsymmetricDeferral(JointLoss):
         return CrossEntropy().forward(g, label, None) + _logistic(d - _all_but_best(g), right, asked)
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
-        g, d = scores[..., :-n_experts], scores[..., -n_experts:]
+        g, d = _split(scores, n_experts)
         return torch.softmax(g, -1), torch.sigmoid(d - _all_but_best(g))
 
 
@@ -419,7 +417,8 @@ class DecoupledDeferral(JointLoss):
         return CrossEntropy().forward(g, label, None) + self.weight * _logistic(d, right, asked)
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
-        return torch.softmax(scores[..., :-n_experts], -1), torch.sigmoid(scores[..., -n_experts:])
+        g, d = _split(scores, n_experts)
+        return torch.softmax(g, -1), torch.sigmoid(d)
 
 
 @register_joint()
@@ -454,23 +453,22 @@ class TwoStageDeferral(JointLoss):
         return CrossEntropy().forward(g, label, None) + second
 
     def inverse_link(self, scores: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
-        log_proba = torch.log_softmax(scores[..., :-n_experts], -1)
-        ahead = scores[..., -n_experts:] + log_proba.amax(-1, keepdim=True)
-        return log_proba.exp(), ahead.clamp(max=0.0).exp()
+        g, d = _split(scores, n_experts)
+        log_proba = torch.log_softmax(g, -1)
+        return log_proba.exp(), (d + log_proba.amax(-1, keepdim=True)).clamp(max=0.0).exp()
 
 
 def _parts(scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return class scores, expert scores, labels, the value of asking (0 for a gap), and the mask of experts asked."""
-    n_experts = target.shape[-1] - 1
     worth = target[..., 1:]
     asked = ~worth.isnan()
-    return (
-        scores[..., :-n_experts],
-        scores[..., -n_experts:],
-        target[..., 0].long(),
-        torch.where(asked, worth, 0.0).to(scores.dtype),
-        asked,
-    )
+    g, d = _split(scores, worth.shape[-1])
+    return g, d, target[..., 0].long(), torch.where(asked, worth, 0.0).to(scores.dtype), asked
+
+
+def _split(values: Tensor, n_experts: int) -> tuple[Tensor, Tensor]:
+    """Return the values of the classes, and those of the experts."""
+    return values[..., :-n_experts], values[..., -n_experts:]
 
 
 def _cross_entropy(g: Tensor, d: Tensor, own: Tensor, right: Tensor, asked: Tensor) -> Tensor:

@@ -111,7 +111,7 @@ class PrecomputedProbabilities(NothingToFit):
         """Return logits or log-probabilities without gaps; :attr:`temperature` does not change them."""
         values = self._checked(X)
         if self.kind == "logits":
-            _refuse_first(np.isnan(values).any(axis=1), "lacks a logit, which cannot be replaced: give all of them")
+            _refuse_first(np.isnan(values).any(axis=1), "lacks a logit, or it is infinite: give finite ones")
         elif self.tolerance is not None:
             mass = np.nansum(np.exp(np.minimum(values, 1.0)), axis=1)
             words = "has exponentials that sum to {:.6g}, more than 1: if these are logits, give that kind"
@@ -209,6 +209,8 @@ def find_kind(values: Floats) -> str:
         ...
     demur.errors.InputError: the numbers lie between 0 and 1, but 2 of 2 rows do not sum to 1, row 1 to 1.6 ...
     """
+    if np.isnan(values).all():
+        raise InputError("no row holds a number from -1e30 to 1e30.")
     rounding = rounding_of(values)
     if np.nanmin(values) < -_NOISE:
         sums = np.nansum(np.exp(np.minimum(values, 1.0)), axis=1)

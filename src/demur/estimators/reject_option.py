@@ -195,8 +195,8 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
         the confidence is multiplied by it (:class:`~demur.estimators.Scope`).
     out_of_scope_share : float, optional
         Expected share of out-of-scope rows, 0 for none. By default it is the share in ``y``, but at least 0.1, if
-        ``out_of_scope`` is given or "auto" reads text, and 0 otherwise. If ``y`` has no such rows, the probability of
-        being in scope is estimated from scores and distances alone.
+        ``out_of_scope`` is given or "auto" reads text, and 0 otherwise. If ``y`` has fewer than 10 such rows, the
+        probability of being in scope is estimated from scores and distances alone.
     guarantee_share : "auto" or float, default="auto"
         Share of the rows that is set aside for a fitted rule; nothing else is learned from them. "auto" is a fifth, but
         for a guarantee with a ``delta`` at least 750 rows (or half of the rows, if there are fewer than 1,500), and
@@ -464,14 +464,20 @@ class RejectOption(AroundAnEstimator, RejectingClassifier):
             share = max(DEFAULT_SHARE, n_outside / (n_outside + len(y))) if expected else 0.0
         if not share or len(held_out) < FEWEST_OUTSIDE:
             return None
+        if 0 < n_outside < FEWEST_OUTSIDE:
+            warnings.warn(
+                f"fewer than {FEWEST_OUTSIDE} out-of-scope rows are not learned from: the probability of being in "
+                "scope is estimated from scores and distances alone.",
+                stacklevel=3,
+            )
         if not isinstance(model, AutoClassifier) and is_numeric(X):
             self.points_ = dense_view(np.zeros(np.shape(X)[1], dtype=bool)).fit(filled_up(X))
         held = self._scope_input(_safe_indexing(X, held_out))
         top = model.held_out_top_ if reads_text else None
         inside = held._replace(proba=proba, top=top)
-        enough = n_outside >= FEWEST_OUTSIDE
+        others = self._scope_input(outside) if n_outside >= FEWEST_OUTSIDE else None
         in_svd = reads_text and model.encoding_.dense_text.embeddings is None
-        return Scope.learn(inside, y[held_out], self._scope_input(outside) if enough else None, share, in_svd)
+        return Scope.learn(inside, y[held_out], others, share, in_svd)
 
     def predict_proba(self, X: Features) -> Floats:
         """Return the calibrated class probabilities."""

@@ -66,8 +66,9 @@ class Scope:
 
     The scores are the log odds of the likeliest class, the largest one-versus-rest score of a linear model, and the
     distance to the nearest training row *of the predicted class*. With out-of-scope rows in training there are two more
-    scores: the mean distance to the three nearest of them, and a ridge regression on the n-grams or points. A balanced
-    logistic regression on these scores, shifted by the log odds of the expected share, gives the probability.
+    scores: the mean distance to the three nearest of them, and a ridge regression on the n-grams or points. A logistic
+    regression on these scores, in which both kinds of rows have the same total weight, gives the probability, after a
+    shift by the log odds of the expected share.
 
     Without out-of-scope rows, rows are compared by the sum of two standardised scores: the one-versus-rest score, or
     else the log odds, and 0.7 times the distance (0.2 times in an SVD of n-grams, where it is less informative). The
@@ -138,11 +139,10 @@ class Scope:
         scores, head = (scores - center) / scale, None
         if outside is not None:
             others = scope._scores(outside, own=True, evidence=of_outside)
-            head = _weights(
-                LogisticRegression(class_weight="balanced").fit(
-                    np.concatenate([scores, (others - center) / scale]), np.repeat([1, 0], [len(y), len(others)])
-                )
-            )
+            both, counts = np.concatenate([scores, (others - center) / scale]), [len(y), len(others)]
+            # The rows in scope together weigh as much as the others: with few of these, the penalty matters more.
+            weight = np.repeat([len(others) / len(y), 1.0], counts)
+            head = _weights(LogisticRegression().fit(both, np.repeat([1, 0], counts), weight))
         usual = () if outside is not None else np.sort(scope._total(scores))
         return replace(scope, head=head, center=center, scale=scale, usual=usual)
 

@@ -120,7 +120,9 @@ def array_table(
     for key, array in opened.items():
         if len(array) != n_rows or array.ndim > 2:
             shapes = ", ".join(f"{key} {array.shape}".strip() for key, array in opened.items())
-            raise TableError(f"{name} holds arrays that are not one table, {shapes}: save arrays of equal length")
+            raise TableError(
+                f"{name} holds arrays that are not one table, {shapes}: save arrays of equal length, of one or two axes"
+            )
         first = _columns(array[:1])
         kind = pa.array(first.ravel()).type
         for number in range(first.shape[1]):

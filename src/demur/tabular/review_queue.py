@@ -234,7 +234,7 @@ def refit_table(
     >>> from demur.tabular import fit_table
     >>> old = pa.table({"size": [1.0, 1.2, 5.0, 5.2] * 30, "pet": ["cat", "cat", "dog", "dog"] * 30})
     >>> model = fit_table(old, "pet", model="lr")
-    >>> seen = pa.table({"size": [3.0, 3.2, 3.4, 1.1], "pet": ["dog", "dog", "dog", "cat"]})
+    >>> seen = pa.table({"size": [3.0, 3.1, 3.2, 1.1], "pet": ["dog", "dog", "dog", "cat"]})
     >>> found = refit_table(model, old, seen, audit=0.1)
     >>> found.n_declined, found.n_audited, found.model.decide(pa.table({"size": [3.3]})).label
     (3, 1, array([1]))

@@ -129,7 +129,7 @@ def test_labels_have_the_type_of_the_column():
 
 def test_a_frame_given_to_a_blend_itself():
     pandas = pytest.importorskip("pandas")
-    rows, new = (one.to_pandas() for one in (table(), table(seed=1, unseen=True)))
+    rows, new = (one.to_pandas().replace([np.inf, -np.inf], np.nan) for one in (table(), table(seed=1, unseen=True)))
     auto = AutoClassifier(("logistic regression", "gradient boosting"), cv=2, time_budget=None, random_state=0)
     model = RejectOption(auto).fit(rows.drop(columns="y"), rows["y"])
     new = new.drop(columns="y")
