@@ -1,8 +1,9 @@
 """How many single-row requests the service answers in a second, beside a bare FastAPI server of the same model.
 
 The bare server is what one would write in an hour: FastAPI, pydantic, uvicorn, and ONNX Runtime with the graph that
-demur exports. This process asks both by turns, over several connections, and compares every answer with that of
-``demur predict``. All share the cores of this machine. Run it with ``python -m benchmarks service``.
+demur exports. The same application is also run by granian, the server of demur. This process asks them in turn, over
+several connections, and compares every answer with that of ``demur predict``. All share the cores of this machine. Run
+it with ``python -m benchmarks service``.
 
 ``--soak 50000`` sends so many requests to the service alone, of one row and of several, and watches its memory.
 """
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +38,6 @@ import json, socket, sys
 from typing import Any
 import numpy as np
 import onnxruntime as ort
-import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
@@ -69,12 +70,31 @@ async def decide(question: Question) -> dict[str, Any]:
     }
 
 
-listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # as uvicorn makes its own
-listening.bind(("127.0.0.1", 0))
-listening.listen()
-print("bare server", flush=True)
-print("http://127.0.0.1:%d" % listening.getsockname()[1], flush=True)
-uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listening])
+def application():
+    return app
+
+
+if __name__ == "__main__":
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # as uvicorn makes its own
+    listening.bind(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    print("bare server", flush=True)
+    print(f"http://127.0.0.1:{port}", flush=True)
+    if sys.argv[3] == "uvicorn":
+        import uvicorn
+
+        listening.listen()
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listening])
+    else:
+        import multiprocessing
+
+        from granian.constants import HTTPModes, Interfaces
+        from granian.server import Server
+
+        listening.close()
+        multiprocessing.set_start_method("spawn", force=True)
+        options = {"interface": Interfaces.ASGINL, "http": HTTPModes.http1, "websockets": False, "log_enabled": False}
+        Server("bare", "127.0.0.1", port, **options).serve(target_loader=application, wrap_loader=False)
 """
 
 
@@ -104,6 +124,15 @@ class Server:
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait()
+
+    def wait(self):
+        """Wait until the server accepts connections."""
+        for _ in range(300):
+            with suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            time.sleep(0.1)
+        raise SystemExit("a server did not start")
 
     def processes(self):
         """Return the process and its workers."""
@@ -193,7 +222,9 @@ class Load:
 
 def measure(name, folder, seconds, rounds, table):
     data, model = rows(), fitted(name, folder)
-    export_onnx(model, folder / f"{name}.onnx")
+    graph, script = folder / f"{name}.onnx", folder / "bare.py"
+    export_onnx(model, graph)
+    script.write_text(BARE)
     some = data.drop(["y"]).slice(0, N_BODIES)
     requests = [request({"row": row, "cost": 0.1}) for row in some.to_pylist()]
     expected = model.answers(some, 0.1).to_pylist()
@@ -205,22 +236,32 @@ def measure(name, folder, seconds, rounds, table):
         return near(json.loads(body), expected[number])
 
     classes = json.dumps(model.classes.tolist())
-    with Server(*serve(folder / name)) as ours, Server("-c", BARE, str(folder / f"{name}.onnx"), classes) as bare:
-        for server in (ours, bare):  # the first requests load what is loaded on demand
+    bare = str(script), str(graph), classes
+    with (
+        Server(*serve(folder / name)) as ours,
+        Server(*bare, "uvicorn") as on_uvicorn,
+        Server(*bare, "granian") as on_granian,
+    ):
+        servers = {
+            "demur serve": (ours, ours_right),
+            "bare FastAPI": (on_uvicorn, bare_right),
+            "bare, on granian": (on_granian, bare_right),
+        }
+        for server, _ in servers.values():  # the first requests load what is loaded on demand
+            server.wait()
             Load(server.port, requests, lambda *_: True, 1).run(1)
         for connections in CONNECTIONS:
-            results = {"demur serve": [], "bare FastAPI": []}
-            for _ in range(rounds):  # by turns, since other programs come and go
-                for found, server, right in zip(results.values(), (ours, bare), (ours_right, bare_right), strict=True):
+            results = {server: [] for server in servers}
+            for _ in range(rounds):  # in turn, since other programs come and go
+                for found, (server, right) in zip(results.values(), servers.values(), strict=True):
                     before, load_ = server.cpu(), Load(server.port, requests, right, connections)
                     figures = load_.run(seconds / rounds)
                     found.append((*figures, 1e3 * (server.cpu() - before) / len(load_.waits)))
             rates = {server: np.mean([one[0] for one in found]) for server, found in results.items()}
             for server, found in results.items():
                 _, p50, p99, errors, cpu = np.transpose(found)
-                ratio = f"{rates['demur serve'] / rates['bare FastAPI']:.2f}" if server == "demur serve" else ""
-                figures = (f"{rates[server]:.0f}", ratio, f"{np.median(p50):.1f}", f"{np.median(p99):.1f}")
-                figures = (*figures, f"{np.median(cpu):.2f}")
+                figures = (f"{rates[server]:.0f}", f"{rates[server] / rates['bare FastAPI']:.2f}")
+                figures = (*figures, f"{np.median(p50):.1f}", f"{np.median(p99):.1f}", f"{np.median(cpu):.2f}")
                 table.add_row(name, server, str(connections), *figures, f"{int(errors.sum())}")
             if sum(one[3] for one in results["demur serve"]):
                 raise SystemExit("the service gave wrong answers, or none")
