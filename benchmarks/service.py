@@ -6,9 +6,13 @@ several connections, and compares every answer with that of ``demur predict``. A
 it with ``python -m benchmarks service``.
 
 ``--soak 50000`` sends so many requests to the service alone, of one row and of several, and watches its memory.
+``--presets --data DIR`` fits the presets "fast" and "default" on tables of that folder, and prints the processor time
+of one row inside the service, without HTTP.
 """
 
 import argparse
+import asyncio
+import itertools
 import json
 import os
 import re
@@ -292,23 +296,55 @@ def soak(name, folder, n_requests):
     print(f"{name}: memory after a tenth {memory[0]:.0f} MB, at the end {memory[-1]:.0f} MB; {errors} errors")
 
 
+def presets(data, folder, budget=20):
+    """Print the processor time of one row, decided by the models of two presets."""
+    from threadpoolctl import threadpool_limits
+
+    from demur.deploy.answers import Answerer
+    from demur.tabular import fit_file, read_table
+
+    for name, preset in itertools.product(("mixed/car", "mixed/hypothyroid", "mixed/eucalyptus", "satimage_train"),
+                                          ("fast", "default")):  # fmt: skip
+        path = data / f"{name}.csv.gz"
+        save(fit_file(path, "class", preset=preset, time_budget=budget).model, folder / f"{preset}-{path.stem}")
+        model = load(folder / f"{preset}-{path.stem}")
+        asked = [{"row": row} for row in read_table(path).slice(0, 100).select(model.schema.names).to_pylist()]
+
+        async def decide(answerer, questions):
+            started = time.process_time()
+            for question in questions:
+                await answerer.answer(question)
+            return 1e3 * (time.process_time() - started) / len(questions)
+
+        with threadpool_limits(1):  # as in a worker of the service
+            answerer = Answerer(model)
+            asyncio.run(decide(answerer, asked[:10]))
+            each = asyncio.run(decide(answerer, asked))
+        blend = ", ".join(one.name for one in model.classifier.estimator_.tried_ if one.weight)
+        print(f"{name:20} {preset:8} {each:5.2f} ms  {blend}", flush=True)
+
+
 def main(arguments=None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--seconds", type=float, default=10, help="for each server and number of connections")
     parser.add_argument("--rounds", type=int, default=4, help="turns that these seconds are divided into")
     parser.add_argument("--soak", type=int, help="only send so many requests, and watch the memory")
+    parser.add_argument("--presets", action="store_true", help="only measure one row of two presets")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("DEMUR_DATA", "data")))
     options, _ = parser.parse_known_args(arguments)
     table = Table(title=f"Single-row requests, {os.cpu_count()} cores", title_justify="left")
     for heading in ("model", "server", "connections", "requests/s", "ratio", "p50 ms", "p99 ms", "CPU ms", "errors"):
         table.add_column(heading, justify="left" if heading in ("model", "server") else "right")
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.models:
+        if options.presets:
+            presets(options.data, Path(folder))
+        for name in () if options.presets else options.models:
             if options.soak:
                 soak(name, Path(folder), options.soak)
             else:
                 measure(name, Path(folder), options.seconds, options.rounds, table)
-    if not options.soak:
+    if not (options.soak or options.presets):
         Console(width=110).print(table)
 
 

@@ -65,8 +65,10 @@ class TemperatureScaling(Parametrised):
     ----------
     temperature_ : float
         The temperature in use: the one that ``fit`` found, or the one given.
-    biases_, smoothing_ : array of shape (n_classes,), or None
-        What is added to the logits, and to the probabilities, which are multiplied by 1 minus its sum before.
+    biases_ : array of shape (n_classes,), or None
+        The numbers that are added to the logits.
+    smoothing_ : array of shape (n_classes,), or None
+        The class frequencies, times their share s of the mixture. It is added to the probabilities times 1 - s.
 
     Examples
     --------
@@ -412,7 +414,7 @@ def _least_log_loss(
 def _smoothing(proba: FloatArray, columns: NDArray[np.integer[Any]], weights: Floats) -> Floats:
     """Return the class frequencies times their share of the mixture with the least log loss.
 
-    Expectation maximisation finds it. Half a row is added to both sides, so that the share is above 0.
+    The share is found by expectation maximisation, with half a row added for each part, so that it is above 0.
     """
     counts = np.bincount(columns, weights, minlength=proba.shape[1]) + 1
     frequencies, share = counts / counts.sum(), 0.1
