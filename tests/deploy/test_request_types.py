@@ -63,6 +63,17 @@ def test_json_and_table_agree(name):
     np.testing.assert_array_equal(found, column.encode(expected, "the table"))
 
 
+def test_a_vector_is_a_list_or_its_numbers():
+    schema = Schema((Column("x[0]", "number"), Column("x[1]", "number"), Column("size", "number")), "y")
+    questions = TypeAdapter(question_type(TableModel(schema, Priced()), 10))
+    numbers = questions.validate_python({"row": {"x[0]": 1, "x[1]": None, "size": 3}})
+    assert questions.validate_json('{"row": {"x": [1, null], "size": 3}}') == numbers
+    assert questions.validate_python({"rows": [{"x": [1, None], "size": 3}]})["rows"] == [numbers["row"]]
+    for wrong in ([1], [1, 2, 3], ["a", 1], 5, None):
+        with pytest.raises(ValidationError):
+            questions.validate_json(json.dumps({"row": {"x": wrong, "size": 3}}))
+
+
 @pytest.mark.parametrize("kind", ["number", "boolean", "category", "date", "time"])
 def test_null_is_a_missing_value(kind):
     column = Column("x", kind, ("a", "b") if kind == "category" else ())

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import time
+from functools import partial
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 import pyarrow as pa
@@ -113,7 +114,16 @@ def _row_type(model: TableModel) -> TypeForm:
     columns = {one.name: _value_type(one) | None for one in model.schema.columns}
     if isinstance(model, CallsModel):  # calls that were not made may be left out
         columns = {name: NotRequired[type_] for name, type_ in columns.items()}
-    return _object_type("Row", {**columns, **ignored})
+    row = _object_type("Row", {**columns, **ignored})
+    vectors = [name.removesuffix("[0]") for name in columns if name.endswith("[0]")]
+    return Annotated[row, BeforeValidator(partial(_with_numbers, vectors))] if vectors else row
+
+
+def _with_numbers(vectors: Sequence[str], row: Any) -> Any:
+    """Return a row with the numbers of its vectors, which a request may give as lists, as a table may."""
+    given = [name for name in vectors if isinstance(row, dict) and isinstance(row.get(name), list)]
+    numbers = {f"{name}[{place}]": value for name in given for place, value in enumerate(row[name])}
+    return {**{name: row[name] for name in row if name not in given}, **numbers} if given else row
 
 
 def _value_type(column: Column) -> TypeForm:
