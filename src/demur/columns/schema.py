@@ -124,9 +124,9 @@ class Column:
                 plain = pc.if_else(pc.is_in(values, pa.array(["True", "False"])), pc.utf8_lower(values), values)
                 plain = pc.replace_substring_regex(plain, r"^(-?\d+)\.0$", r"\1")
                 found = pc.coalesce(found, pc.index_in(plain, known))
-            new = pc.and_(pc.is_null(found), pc.is_valid(values))
-            other = float(len(known)) if self.other else unseen
-            return _as_float(pc.if_else(new, other, found.cast(pa.float64())))
+                new = pc.and_(pc.is_null(found), pc.is_valid(values))
+                found = pc.if_else(new, float(len(known)) if self.other else unseen, found.cast(pa.float64()))
+            return _as_float(found)
         if self.kind == "text":
             return _as_float(pc.if_else(pc.is_valid(values), 0.0, None))
         if self.kind in ("number", "boolean"):
