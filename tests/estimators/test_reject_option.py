@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from demur import Chow, CostMatrix, Coverage, RejectOption, RiskControl, Threshold
 from demur.errors import InputError, InputTypeError
 from demur.estimators import PrecomputedProbabilities
-from demur.estimators.base import proba_of
+from demur.estimators.base import CodedLabels, proba_of, score_scale
 from demur.metrics import zero_one_c_risk, zero_one_c_scorer
 
 X, Y = load_iris(return_X_y=True)
@@ -437,3 +437,26 @@ def test_adapt_names_a_class_without_training_rows(hard):
     model = RejectOption(FrozenEstimator(GaussianNB().fit(data, labels))).fit(rest[known], rest_labels[known])
     with pytest.raises(ValueError, match="frequency of class 2 cannot be estimated"):
         model.adapt(rest)
+
+
+def test_scores_of_a_wrapped_classifier_may_have_any_unit():
+    """Labels that are coded for a classifier do not change the scale of its scores."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 1)) * 1e4, rng.integers(2, size=200)
+    X[:, 0] += 5e3 * (2 * y - 1)
+    plain = LinearScores().fit(X, y)
+    coded = CodedLabels(LinearScores()).fit(X, np.array(["no", "yes"])[y])
+    expected = proba_of(plain, X, plain.classes_, score_scale(plain, X))
+    np.testing.assert_allclose(coded.predict_proba(X), expected)
+    assert coded.predict_proba(X).min() > 1e-12  # unscaled scores give exactly 0
+
+
+class LinearScores(ClassifierMixin, BaseEstimator):
+    """Scores in the unit of the feature, and no probabilities."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X):
+        return X[:, 0]

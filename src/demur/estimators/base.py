@@ -571,11 +571,12 @@ class CodedLabels(FeaturesOfEstimator, ProbabilityClassifier):
         """Fit the classifier on the numbers of the classes."""
         self.classes_, codes = np.unique(y, return_inverse=True)
         self.estimator_ = clone(self.estimator).fit(X, codes, **fit_params)
+        self.score_scale_ = score_scale(self.estimator_, X)
         return self
 
     def predict_proba(self, X: Features) -> Floats:
         """Return the classifier's probabilities, a column per class in ``classes_``."""
-        return proba_of(self.estimator_, X, np.arange(len(self.classes_)))
+        return proba_of(self.estimator_, X, np.arange(len(self.classes_)), self.score_scale_)
 
 
 def fit_clone(estimator: Estimator, X: Features, y: AnyArray, fit_params: ByName) -> Any:

@@ -209,6 +209,11 @@ def _check_columns(graph: Graph, model: Estimator) -> None:
         )
 
 
+def _coded(graph: Graph, X: str, model: CodedLabels) -> str:
+    graph.scale = model.score_scale_
+    return proba(graph, X, model.estimator_)
+
+
 def _at(scaling: TemperatureScaling) -> Callable[[Any], Any]:
     return lambda p: at_temperature(p, scaling.temperature_, scaling.biases_, scaling.smoothing_)
 
@@ -322,7 +327,7 @@ _linear = _from_scores(_linear_scores)
 
 _CLASSIFIERS: dict[type, Translation] = {
     AutoClassifier: _blend,
-    CodedLabels: lambda graph, X, model: proba(graph, X, model.estimator_),
+    CodedLabels: _coded,
     FrozenEstimator: lambda graph, X, model: proba(graph, X, model.estimator),
     PrecomputedProbabilities: _given,
     GradientBoostingClassifier: _from_scores(gradient_boosting_scores),
